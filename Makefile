@@ -1,0 +1,103 @@
+# `make demo` and `make test` do their own set-up; Python 3.10+ is all they need
+# (and a C++ compiler for the native core).
+PYTHON    ?= python3
+SAN_CXX   ?= g++
+FUZZ_ARGS ?=
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+PIP   := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
+TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
+READY := $(VENV)/.fenchel
+CODE  := $(shell find src CMakeLists.txt -not -name '__pycache__' -not -name '*.pyc')
+SAN   := $(CURDIR)/build/sanitize
+
+.PHONY: help setup demo test lint bench docs sanitize fuzz sanitized-core wheel clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: $(READY) ## create .venv, install torch and fenchel with its test tools
+
+demo: $(READY) ## draw the maps and print a short speed table
+	@$(PY) examples/demo_maps.py
+
+test: $(READY) ## all tests, then the examples in the docstrings
+	@echo "==> tests"
+	@$(PY) -m pytest -n 2 tests
+	@echo "==> docstring examples"
+	@$(PY) -m pytest -q --doctest-modules --pyargs fenchel
+
+lint: $(VENV)/.extra-dev ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.extra-bench ## speed against softmax and the entmax package
+	@$(PY) -m benchmarks.maps
+
+docs: $(VENV)/.extra-docs ## the documentation, strictly, into docs/_build/html
+	$(PY) -m sphinx -W --keep-going -n -b html docs docs/_build/html
+
+# The runtime of the sanitizers must come first in the process, and libstdc++ with it: otherwise
+# it cannot intercept the exceptions that torch throws. --capture=sys lets its reports through.
+sanitize: sanitized-core ## kernel tests and fuzzing under AddressSanitizer and UBSan
+	@echo "==> kernel tests on the sanitized core"
+	@FENCHEL_LIBRARY=$(SAN)/libfenchel_core.so \
+	 LD_PRELOAD="$$($(SAN_CXX) -print-file-name=libasan.so):$$($(SAN_CXX) -print-file-name=libstdc++.so)" \
+	 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	 $(PY) -m pytest tests/kernels -q --capture=sys
+	@$(MAKE) --no-print-directory fuzz
+
+fuzz: sanitized-core ## only the fuzzing of the C ABI (FUZZ_ARGS=...)
+	@echo "==> fuzzing the C ABI"
+	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	 $(SAN)/fuzz_kernels $(FUZZ_ARGS)
+
+sanitized-core: $(VENV)/.extra-dev
+	@echo "==> building the sanitized core"
+	@$(VENV)/bin/cmake -S . -B $(SAN) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
+	 -DCMAKE_CXX_COMPILER=$(SAN_CXX) -DFENCHEL_SANITIZE=ON --log-level=WARNING
+	@$(VENV)/bin/cmake --build $(SAN)
+
+wheel: $(VENV)/.extra-dev ## sdist and wheel into dist/
+	$(PY) -m build --outdir dist
+
+clean: ## remove what the other targets made, except .venv
+	rm -rf build dist out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# -- set-up ------------------------------------------------------------------
+
+# pip is what venv writes last: when it is there, the environment is whole.
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "fenchel needs Python 3.10 or newer; try 'make PYTHON=python3.12 $(MAKECMDGOALS)'." >&2; exit 1; }
+	@echo "==> creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "Could not create $(VENV); on Debian and Ubuntu install python3-venv." >&2; exit 1; }
+
+# The package is installed, not linked, so the tests see what users get. When only code changed,
+# only the package is installed again. The stamp carries the time from before the install: an edit
+# made meanwhile is not lost.
+$(READY): $(CODE) pyproject.toml constraints.txt | $(VENV)/bin/pip
+	@touch $@.start
+	@if [ -n "$(filter pyproject.toml constraints.txt,$?)" ]; then \
+	  echo "==> installing $(TORCH), the test tools and fenchel (minutes the first time)"; \
+	  $(PIP) '$(TORCH)' '.[test,plot]'; \
+	else \
+	  echo "==> installing fenchel again"; \
+	  $(PIP) --no-deps --force-reinstall .; \
+	fi
+	@$(PY) -c 'import json, pathlib, sysconfig; \
+	  info = pathlib.Path(sysconfig.get_path("platlib"), "fenchel/kernels/_build_info.json"); \
+	  info = json.loads(info.read_text()); \
+	  print("==> native core: built with", info["compiler"]) if info["native"] else \
+	  print("==> no native core, the reference kernels will be used:", info["reason"])'
+	@mv $@.start $@
+
+# Further tools; fenchel itself is already there, so pip adds only what the extra names.
+$(VENV)/.extra-%: pyproject.toml constraints.txt | $(READY)
+	@echo "==> installing the tools for '$*'"
+	@$(PIP) '$(TORCH)' 'fenchel[$*]'
+	@touch $@

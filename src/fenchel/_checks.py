@@ -1,0 +1,116 @@
+"""One voice for errors: every wrong argument raises :class:`FenchelError` with one sentence.
+
+A message says what was expected, what came, and, where it is not obvious, what to do. Only
+metadata (types, dtypes, shapes, Python numbers) is checked here; the values inside tensors are
+never read, so that no call on a GPU waits for the device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class FenchelError(ValueError):
+    """A wrong argument. The message says what was expected, what came, and what to do."""
+
+
+def check_scores(name: str, scores: Any, dim: Any) -> int:
+    """Check ``scores`` and ``dim`` and return ``dim`` as a non-negative index."""
+    if not isinstance(scores, Tensor):
+        raise FenchelError(
+            f"{name}: expected `scores` to be a torch.Tensor, but got {type(scores).__name__}."
+        )
+    if not scores.is_floating_point():
+        raise FenchelError(
+            f"{name}: expected `scores` of a floating dtype, but got {scores.dtype}; "
+            "convert with `scores.float()`."
+        )
+    rank = scores.dim()
+    if rank == 0:
+        raise FenchelError(
+            f"{name}: expected `scores` with at least one dimension, but got a 0-d tensor."
+        )
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise FenchelError(f"{name}: expected `dim` to be an int, but got {dim!r}.")
+    if not -rank <= dim < rank:
+        raise FenchelError(
+            f"{name}: expected `dim` in [{-rank}, {rank - 1}] for `scores` of shape "
+            f"{tuple(scores.shape)}, but got {dim}."
+        )
+    if dim < 0:
+        dim += rank
+    if scores.shape[dim] == 0:
+        raise FenchelError(
+            f"{name}: expected at least one entry along `dim`, but `scores` of shape "
+            f"{tuple(scores.shape)} has none along dim {dim}."
+        )
+    return dim
+
+
+def check_mask(name: str, mask: Any, scores: Tensor) -> None:
+    """Check that ``mask`` is a boolean tensor that broadcasts to the shape of ``scores``."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise FenchelError(
+            f"{name}: expected `mask` to be a boolean tensor (True = keep), but got {got}."
+        )
+    if not _broadcasts_to(mask.shape, scores.shape):
+        raise FenchelError(
+            f"{name}: expected `mask` broadcastable to the shape of `scores` "
+            f"{tuple(scores.shape)}, but got {tuple(mask.shape)}."
+        )
+
+
+def check_parameter(
+    name: str, label: str, value: Any, scores: Tensor, dim: int, low: float, meaning: str
+) -> float | Tensor:
+    """Check a map's parameter: a number of at least ``low``, or a tensor with one value a row.
+
+    Returns a Python float, or a tensor of the same rank as ``scores`` with size 1 along ``dim``.
+    """
+    if isinstance(value, Tensor):
+        return _check_parameter_tensor(name, label, value, scores, dim)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FenchelError(
+            f"{name}: expected `{label}` to be a number or a torch.Tensor, but got "
+            f"{type(value).__name__}."
+        )
+    value = float(value)
+    if math.isnan(value) or value < low:
+        raise FenchelError(f"{name}: `{label}` must be at least {low:g} {meaning}; got {value:g}.")
+    return value
+
+
+def _check_parameter_tensor(
+    name: str, label: str, value: Tensor, scores: Tensor, dim: int
+) -> Tensor:
+    if not value.is_floating_point():
+        raise FenchelError(
+            f"{name}: expected `{label}` of a floating dtype, but got {value.dtype}."
+        )
+    if value.device != scores.device and value.dim() > 0:
+        raise FenchelError(
+            f"{name}: expected `{label}` on the device of `scores` ({scores.device}), but it is "
+            f"on {value.device}."
+        )
+    if value.dim() < scores.dim():
+        value = value.reshape((1,) * (scores.dim() - value.dim()) + tuple(value.shape))
+    rows = list(scores.shape)
+    rows[dim] = 1
+    if not _broadcasts_to(value.shape, rows):
+        raise FenchelError(
+            f"{name}: expected `{label}` broadcastable to {tuple(rows)} (one value a row: the "
+            f"shape of `scores` with size 1 along dim {dim}), but got {tuple(value.shape)}."
+        )
+    return value
+
+
+def _broadcasts_to(shape: Any, target: Any) -> bool:
+    if len(shape) > len(target):
+        return False
+    aligned = zip(reversed(tuple(shape)), reversed(tuple(target)), strict=False)
+    return all(size in (1, wanted) for size, wanted in aligned)

@@ -1,0 +1,123 @@
+"""Which kernel runs: a table op x backend, and the switch :func:`use_backend`.
+
+``"native"`` is the C++ core (CPU, float32 and float64); ``"reference"`` is plain torch (any
+device). Left alone, a CPU tensor goes to the native core where that is available and anything
+else to the reference, with the same results. A backend asked for by name never falls back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+from fenchel.kernels import _native, _reference
+
+_BACKENDS = ("native", "reference")
+_NATIVE_DTYPES = (torch.float32, torch.float64)
+_TABLE = {
+    "entmax": {"reference": _reference.entmax, "native": _native.entmax},
+    "normmax": {"reference": _reference.normmax, "native": _native.normmax},
+    "budget": {"reference": _reference.budget, "native": _native.budget},
+}
+
+_requested: str | None = None  # what use_backend asked for; None = choose by tensor
+
+
+def choose_backend(x: Tensor) -> str:
+    """The backend that serves ``x`` (float32 or float64)."""
+    if _requested == "reference":
+        return "reference"
+    if x.device.type == "cpu" and x.dtype in _NATIVE_DTYPES:
+        if _native.LIBRARY is not None:
+            return "native"
+    elif _requested == "native":
+        raise FenchelError(
+            f"use_backend('native'): expected a CPU tensor of dtype float32 or float64, but got "
+            f"{x.dtype} on {x.device}; leave the `with` block or move the tensor."
+        )
+    return "reference"
+
+
+def run(op: str, x: Tensor, parameter: float | Tensor, dim: int) -> Tensor:
+    """Run the forward kernel ``op`` on ``x`` along ``dim``."""
+    return _TABLE[op][choose_backend(x)](x, parameter, dim)
+
+
+class use_backend:
+    """Choose the kernels for all following calls, or for the body of a ``with`` block.
+
+    Args:
+        name: ``"native"`` (C++ core, CPU tensors only) or ``"reference"`` (plain torch).
+
+    A backend asked for by name never falls back: ``"native"`` raises :class:`FenchelError` if the
+    core is not there, and then for every tensor it cannot serve. The choice holds for the whole
+    process.
+
+    Example:
+        >>> with use_backend("reference"):
+        ...     p = sparsemax(torch.tensor([-2.0, 0.0, 0.5]))
+        >>> p
+        tensor([0.0000, 0.2500, 0.7500])
+    """
+
+    def __init__(self, name: str) -> None:
+        global _requested
+        if name not in _BACKENDS:
+            raise FenchelError(
+                f"use_backend: expected 'native' or 'reference', but got {name!r}."
+            )
+        if name == "native" and _native.LIBRARY is None:
+            raise FenchelError(f"use_backend('native'): {_native.REASON}")
+        self.name = name
+        self._previous = _requested
+        _requested = name
+
+    def __enter__(self) -> use_backend:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        global _requested
+        _requested = self._previous
+
+    def __repr__(self) -> str:
+        return f"use_backend({self.name!r})"
+
+
+@dataclass(frozen=True)
+class Backends:
+    """What :func:`backends` reports.
+
+    Attributes:
+        active: the backend that a CPU tensor of dtype float32 gets now.
+        reason: one sentence on why it is that one.
+        instruction_set: what the native core runs on (``"avx512"``, ``"avx2"``, ``"baseline"``),
+            or None without it.
+    """
+
+    active: str
+    reason: str
+    instruction_set: str | None
+
+
+def backends() -> Backends:
+    """Tell which backend serves CPU tensors, and why.
+
+    Example:
+        >>> backends().active in ("native", "reference")
+        True
+    """
+    instruction_set = _native.instruction_set()
+    if _native.LIBRARY is None:
+        return Backends("reference", _native.REASON, None)
+    if _requested == "reference":
+        return Backends("reference", "asked for with use_backend('reference').", instruction_set)
+    return Backends("native", f"the native core runs on {instruction_set}.", instruction_set)

@@ -1,0 +1,197 @@
+"""ctypes binding of the C++ core: raw pointers, sizes and one parameter a row.
+
+The core has a plain C ABI and links the OpenMP runtime that torch has already loaded, so
+``torch.set_num_threads`` governs it too. ``FENCHEL_NATIVE=0`` in the environment turns it off;
+``FENCHEL_LIBRARY`` names another build of it (the sanitizer's, say);
+``FENCHEL_INSTRUCTION_SET`` asks for less than the machine has (``baseline``, ``avx2``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import sys
+from ctypes import byref, c_char_p, c_double, c_int, c_int64, c_void_p
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+Parameter = float | Tensor
+
+ABI_VERSION = 1
+_HERE = Path(__file__).parent
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+_OPS = ("entmax", "normmax", "budget")
+
+_FORWARD = [c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int64]
+_BACKWARD = [c_void_p] * 4 + [c_int64] * 3 + [c_void_p, c_int64]
+_SPARSE = [c_void_p] + [c_int64] * 3 + [c_void_p, c_int64] + [c_void_p] * 4
+
+
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    """The core and "", or None and the sentence that says why there is none."""
+    if os.environ.get("FENCHEL_NATIVE", "1") == "0":
+        return None, "the native core is disabled by FENCHEL_NATIVE=0."
+    suffix = ".dylib" if sys.platform == "darwin" else ".so"
+    path = Path(os.environ.get("FENCHEL_LIBRARY", _HERE / f"libfenchel_core{suffix}"))
+    if not path.exists():
+        return None, _why_not_built(path)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"the native core could not be loaded ({error})."
+    library.fenchel_abi_version.restype = c_int
+    version = library.fenchel_abi_version()
+    if version != ABI_VERSION:
+        return None, (
+            f"the native core has ABI version {version}, but this fenchel needs {ABI_VERSION}; "
+            "reinstall fenchel."
+        )
+    return library, ""
+
+
+def _why_not_built(path: Path) -> str:
+    info = _HERE / "_build_info.json"
+    if info.exists():
+        built = json.loads(info.read_text())
+        if not built["native"]:
+            return f"the native core was not built: {built['reason']}"
+    return f"the native core was not found (no {path.name} beside fenchel's kernels)."
+
+
+LIBRARY, REASON = _load()
+_forward = {}
+_backward = {}
+_sparse = {}
+_sparse_take = {}
+if LIBRARY is not None:
+    LIBRARY.fenchel_instruction_set.restype = c_char_p
+    for _dtype, _name in _SUFFIX.items():
+        for _op in _OPS:
+            _forward[_op, _dtype] = getattr(LIBRARY, f"fenchel_{_op}_forward_{_name}")
+            _forward[_op, _dtype].argtypes = _FORWARD
+            _backward[_op, _dtype] = getattr(LIBRARY, f"fenchel_{_op}_backward_{_name}")
+            _backward[_op, _dtype].argtypes = _BACKWARD
+        _sparse[_dtype] = getattr(LIBRARY, f"fenchel_entmax_sparse_{_name}")
+        _sparse[_dtype].argtypes = _SPARSE
+        _sparse_take[_dtype] = getattr(LIBRARY, f"fenchel_sparse_take_{_name}")
+        _sparse_take[_dtype].argtypes = [c_void_p] * 3
+
+
+def instruction_set() -> str | None:
+    """What the core runs on (``"avx512"``, ``"avx2"``, ``"baseline"``), or None without it."""
+    return None if LIBRARY is None else LIBRARY.fenchel_instruction_set().decode()
+
+
+def entmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
+    """Native twin of the reference's ``entmax``."""
+    return _run_forward("entmax", x, alpha, dim)
+
+
+def normmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
+    """Native twin of the reference's ``normmax``."""
+    return _run_forward("normmax", x, alpha, dim)
+
+
+def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
+    """Native twin of the reference's ``budget``."""
+    return _run_forward("budget", x, k, dim)
+
+
+def backward(
+    op: str, p: Tensor, grad: Tensor, parameter: Parameter, dim: int, with_parameter: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of ``op`` in the scores and, if asked, in its parameter (one value a row)."""
+    p, grad = p.contiguous(), grad.contiguous()
+    grad_x = torch.empty_like(p)
+    layout = _layout(p, dim)
+    values, stride = _parameter(parameter, p, dim)
+    rows = list(p.shape)
+    rows[dim] = 1
+    grad_rows = torch.empty(rows, dtype=torch.float64) if with_parameter else None
+    _check(
+        _backward[op, p.dtype](
+            p.data_ptr(),
+            grad.data_ptr(),
+            grad_x.data_ptr(),
+            None if grad_rows is None else grad_rows.data_ptr(),
+            *layout,
+            values if stride == 0 else values.data_ptr(),
+            stride,
+        )
+    )
+    return grad_x, grad_rows
+
+
+def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
+    x = x.contiguous()
+    outer, n, inner = _layout(x, x.dim() - 1)
+    values, stride = _parameter(alpha, x, x.dim() - 1)
+    sizes = torch.empty(x.shape[:-1], dtype=torch.int64)
+    threshold = torch.empty(x.shape[:-1], dtype=torch.float64)
+    handle, total = c_void_p(), c_int64()
+    _check(
+        _sparse[x.dtype](
+            x.data_ptr(),
+            outer,
+            n,
+            inner,
+            values if stride == 0 else values.data_ptr(),
+            stride,
+            sizes.data_ptr(),
+            threshold.data_ptr(),
+            byref(handle),
+            byref(total),
+        )
+    )
+    indices = torch.empty(total.value, dtype=torch.int64)
+    probabilities = torch.empty(total.value, dtype=x.dtype)
+    _sparse_take[x.dtype](handle, indices.data_ptr(), probabilities.data_ptr())
+    return indices, probabilities, sizes, threshold
+
+
+def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
+    x = x.contiguous()
+    p = torch.empty_like(x)
+    outer, n, inner = _layout(x, dim)
+    values, stride = _parameter(parameter, x, dim)
+    _check(
+        _forward[op, x.dtype](
+            x.data_ptr(),
+            p.data_ptr(),
+            outer,
+            n,
+            inner,
+            values if stride == 0 else values.data_ptr(),
+            stride,
+        )
+    )
+    return p
+
+
+def _layout(x: Tensor, dim: int) -> tuple[int, int, int]:
+    """A contiguous tensor as (outer, n, inner), n being the size along ``dim``."""
+    shape = x.shape
+    n = shape[dim]
+    if dim == len(shape) - 1:
+        return x.numel() // n, n, 1
+    inner = math.prod(shape[dim + 1 :])
+    return math.prod(shape[:dim]), n, inner
+
+
+def _parameter(value: Parameter, x: Tensor, dim: int) -> tuple:
+    """The parameter as (pointer to one double, 0) or (tensor of one double a row, 1)."""
+    if not isinstance(value, Tensor):
+        return byref(c_double(value)), 0
+    rows = list(x.shape)
+    rows[dim] = 1
+    return value.detach().expand(rows).to("cpu", torch.float64).contiguous(), 1
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise MemoryError("fenchel: the native core ran out of memory for its scratch rows.")

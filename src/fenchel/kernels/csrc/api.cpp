@@ -1,0 +1,175 @@
+// The C ABI: picks an instruction set when the library is loaded and hands every call to it.
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+
+#include "table.h"
+
+namespace fenchel {
+
+namespace baseline {
+extern const Table table;
+}
+namespace avx2 {
+extern const Table table;
+}
+namespace avx512 {
+extern const Table table;
+}
+
+namespace {
+
+// FENCHEL_INSTRUCTION_SET can ask for less than the machine has, never for more.
+const Table* choose_table() {
+  const char* wanted = std::getenv("FENCHEL_INSTRUCTION_SET");
+  const auto allowed = [&](const char* name) {
+    return wanted == nullptr || std::strcmp(wanted, name) == 0;
+  };
+  (void)allowed;
+#if defined(FENCHEL_HAVE_AVX512)
+  if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return &avx512::table;
+  }
+#endif
+#if defined(FENCHEL_HAVE_AVX2)
+  const bool at_most_avx2 = allowed("avx2") || allowed("avx512");
+  if (at_most_avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2")) {
+    return &avx2::table;
+  }
+#endif
+  return &baseline::table;
+}
+
+const Table& table() {
+  static const Table* const chosen = choose_table();
+  return *chosen;
+}
+
+bool forked = false;
+const int watch_forks = [] {
+#if defined(__unix__) || defined(__APPLE__)
+  pthread_atfork(nullptr, nullptr, [] { forked = true; });
+#endif
+  return 0;
+}();
+
+template <class T>
+const Kernels<T>& kernels();
+template <>
+const Kernels<float>& kernels() {
+  return table().f32;
+}
+template <>
+const Kernels<double>& kernels() {
+  return table().f64;
+}
+
+// Nonzeros found by entmax_sparse, kept until they are taken.
+template <class T>
+struct SparseResult {
+  int n_parts;
+  SparsePart<T> parts[1];
+};
+
+template <class T>
+void release(SparseResult<T>* result) {
+  for (int i = 0; i < result->n_parts; ++i) {
+    std::free(result->parts[i].indices);
+    std::free(result->parts[i].values);
+  }
+  std::free(result);
+}
+
+template <class T>
+int sparse(const T* x, const Layout& at, int64_t* sizes, double* threshold, void** handle,
+           int64_t* total) {
+  const int n_parts = threads_for(at.rows() * at.n);
+  const size_t bytes = sizeof(SparseResult<T>) + n_parts * sizeof(SparsePart<T>);
+  auto* result = static_cast<SparseResult<T>*>(std::calloc(1, bytes));
+  if (result == nullptr) return 1;
+  result->n_parts = n_parts;
+  if (kernels<T>().entmax_sparse(x, at, sizes, threshold, result->parts, n_parts) != 0) {
+    release(result);
+    return 1;
+  }
+  *total = 0;
+  for (int i = 0; i < n_parts; ++i) *total += result->parts[i].count;
+  *handle = result;
+  return 0;
+}
+
+template <class T>
+void take(void* handle, int64_t* indices, T* values) {
+  auto* result = static_cast<SparseResult<T>*>(handle);
+  for (int i = 0; i < result->n_parts; ++i) {
+    const SparsePart<T>& part = result->parts[i];
+    if (part.count == 0) continue;
+    std::memcpy(indices, part.indices, part.count * sizeof(int64_t));
+    std::memcpy(values, part.values, part.count * sizeof(T));
+    indices += part.count;
+    values += part.count;
+  }
+  release(result);
+}
+
+}  // namespace
+
+int threads_for(int64_t entries) {
+  // Waking a thread costs about as much as this many entries.
+  constexpr int64_t kEntriesPerThread = 16384;
+  if (forked || omp_in_parallel()) return 1;
+  const int64_t useful = std::max<int64_t>(1, entries / kEntriesPerThread);
+  return static_cast<int>(std::min<int64_t>(omp_get_max_threads(), useful));
+}
+
+}  // namespace fenchel
+
+using fenchel::Layout;
+
+#define FENCHEL_API extern "C" __attribute__((visibility("default")))
+
+FENCHEL_API int fenchel_abi_version() { return 1; }
+FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name; }
+
+#define FENCHEL_MAP(op, suffix, T)                                                               \
+  FENCHEL_API int fenchel_##op##_forward_##suffix(const T* x, T* p, int64_t outer, int64_t n,    \
+                                                  int64_t inner, const double* parameter,        \
+                                                  int64_t parameter_stride) {                    \
+    return fenchel::kernels<T>().op##_forward(x, p,                                              \
+                                              Layout{outer, n, inner, parameter, parameter_stride}); \
+  }                                                                                              \
+  FENCHEL_API int fenchel_##op##_backward_##suffix(                                              \
+      const T* p, const T* grad, T* grad_x, double* grad_parameter, int64_t outer, int64_t n,    \
+      int64_t inner, const double* parameter, int64_t parameter_stride) {                        \
+    return fenchel::kernels<T>().op##_backward(                                                  \
+        p, grad, grad_x, grad_parameter, Layout{outer, n, inner, parameter, parameter_stride});  \
+  }
+
+#define FENCHEL_SPARSE(suffix, T)                                                                \
+  FENCHEL_API int fenchel_entmax_sparse_##suffix(                                                \
+      const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,              \
+      int64_t parameter_stride, int64_t* sizes, double* threshold, void** handle,                \
+      int64_t* total) {                                                                          \
+    return fenchel::sparse<T>(x, Layout{outer, n, inner, parameter, parameter_stride}, sizes,    \
+                              threshold, handle, total);                                         \
+  }                                                                                              \
+  FENCHEL_API void fenchel_sparse_take_##suffix(void* handle, int64_t* indices, T* values) {     \
+    fenchel::take<T>(handle, indices, values);                                                   \
+  }
+
+FENCHEL_MAP(entmax, f32, float)
+FENCHEL_MAP(entmax, f64, double)
+FENCHEL_MAP(normmax, f32, float)
+FENCHEL_MAP(normmax, f64, double)
+FENCHEL_MAP(budget, f32, float)
+FENCHEL_MAP(budget, f64, double)
+FENCHEL_SPARSE(f32, float)
+FENCHEL_SPARSE(f64, double)

@@ -1,0 +1,211 @@
+// First-order gradients from the output alone, one row. The same formulas, in torch and with
+// their derivation, stand beside each map in fenchel.maps.
+#pragma once
+
+#include <algorithm>
+
+#include "curve.h"
+
+namespace fenchel {
+namespace FENCHEL_ISA {
+
+// s = p^(2 - alpha) on the support: the diagonal of entmax's Jacobian before the rank-one term.
+template <class T, Kind kind>
+inline Vec<T> sensitivity(Vec<T> p, Vec<T> exponent) {
+  // p != 0, not p > 0: a NaN row must give NaN gradients.
+  if constexpr (kind == Kind::kSoftmax) return p;
+  const Mask<T> in = p != T(0);
+  if constexpr (kind == Kind::kLinear) {
+    return in ? T(1) + (p - p) : splat(T(0));
+  } else if constexpr (kind == Kind::kSquare) {
+    Vec<T> root;
+    for (int lane = 0; lane < kLanes<T>; ++lane) root[lane] = std::sqrt(p[lane]);
+    return root;
+  } else {
+    return in ? exp(exponent * log(in ? p : splat(T(1)))) + (p - p) : splat(T(0));
+  }
+}
+
+// grad_x = s (g - sum(s g) / sum(s)), alpha <= 2. Where p is zero, g is not even read.
+template <class T, Kind kind>
+inline void entmax_backward_row(const T* p, const T* g, int64_t n, double alpha, T* grad_x,
+                                int32_t* live) {
+  constexpr int lanes = kLanes<T>;
+  const Vec<T> exponent = splat(static_cast<T>(2 - alpha)), zero = splat(T(0));
+  double total = 0, weighted = 0;
+  int64_t j = 0, live_count = 0;
+  while (j < n) {
+    const int64_t end = std::min<int64_t>(n, j + 64 * lanes);
+    Vec<T> sum = zero, dot = zero;
+    for (; j < end; j += lanes) {
+      const int part = static_cast<int>(std::min<int64_t>(lanes, n - j));
+      const bool whole = part == lanes;
+      const Vec<T> value = whole ? load(p + j) : load_part(p + j, part, T(0));
+      const Mask<T> in = value != T(0);
+      if (!any<T>(in)) {
+        if (whole) {
+          store(grad_x + j, zero);
+        } else {
+          store_part(grad_x + j, zero, part);
+        }
+        continue;
+      }
+      live[live_count++] = static_cast<int32_t>(j);
+      const Vec<T> s = sensitivity<T, kind>(value, exponent);
+      const Vec<T> grad = whole ? load(g + j) : load_part(g + j, part, T(0));
+      sum += s;
+      dot += in ? s * grad : zero;
+    }
+    total += static_cast<double>(sum_lanes<T>(sum));
+    weighted += static_cast<double>(sum_lanes<T>(dot));
+  }
+  const Vec<T> mean = splat(static_cast<T>(live_count == 0 ? 0 : weighted / total));
+  for (int64_t k = 0; k < live_count; ++k) {
+    const int64_t at = live[k];
+    const int part = static_cast<int>(std::min<int64_t>(lanes, n - at));
+    const bool whole = part == lanes;
+    const Vec<T> value = whole ? load(p + at) : load_part(p + at, part, T(0));
+    const Vec<T> grad = whole ? load(g + at) : load_part(g + at, part, T(0));
+    const Vec<T> out =
+        value != T(0) ? sensitivity<T, kind>(value, exponent) * (grad - mean) : zero;
+    if (whole) {
+      store(grad_x + at, out);
+    } else {
+      store_part(grad_x + at, out, part);
+    }
+  }
+}
+
+// alpha > 2: s grows without bound as p falls, so g is taken relative to the largest s's g, which
+// leaves nothing large to cancel; s itself is cut off far above all others.
+template <class T>
+inline void entmax_backward_steep(const T* p, const T* g, int64_t n, double alpha, T* grad_x) {
+  const double cut = 1e150;
+  int64_t smallest = -1;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] != 0 && (smallest < 0 || !(p[j] >= p[smallest]))) smallest = j;
+  }
+  if (smallest < 0) return std::fill(grad_x, grad_x + n, T(0));
+  const double base = g[smallest];
+  double total = 0, weighted = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] == 0) continue;
+    const double s = std::min(std::pow(static_cast<double>(p[j]), 2 - alpha), cut);
+    total += s;
+    weighted += s * (static_cast<double>(g[j]) - base);
+  }
+  const double mean = weighted / total;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] == 0) {
+      grad_x[j] = 0;
+      continue;
+    }
+    const double s = std::min(std::pow(static_cast<double>(p[j]), 2 - alpha), cut);
+    grad_x[j] = static_cast<T>(s * ((static_cast<double>(g[j]) - base) - mean));
+  }
+}
+
+// (exp(-y) - 1 + y) / y^2 for y <= 0, also near 0.
+inline double second_remainder(double y) {
+  if (y < -0.5) return (std::expm1(-y) + y) / (y * y);
+  double term = 0.5, sum = 0.5;
+  for (int k = 3; k < 18; ++k) {
+    term *= -y / k;
+    sum += term;
+  }
+  return sum;
+}
+
+// sum_i g_i dp_i/dalpha = -sum_i g_i (d_i - s_i sum(d) / sum(s)), d_i = p_i log(p_i)^2 phi(a log p_i)
+// for alpha <= 2. Above 2 the terms proportional to s_i, which drop out, are left away.
+template <class T>
+inline double entmax_grad_alpha(const T* p, const T* g, int64_t n, double alpha) {
+  const double a = alpha - 1;
+  if (!(alpha < 1e300)) return 0;
+  double total = 0, drift = 0, direct = 0, weighted = 0, base = 0, smallest = kInf<double>;
+  if (alpha > 2) {  // as in entmax_backward_steep
+    for (int64_t j = 0; j < n; ++j) {
+      if (p[j] != 0 && p[j] < smallest) {
+        smallest = p[j];
+        base = g[j];
+      }
+    }
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] == 0) continue;
+    const double value = p[j], grad = static_cast<double>(g[j]) - base, l = std::log(value);
+    const double s = std::min(std::exp((1 - a) * l), 1e150);
+    const double d = a <= 1 ? value * l * l * second_remainder(a * l) : value * (a * l - 1) / (a * a);
+    total += s;
+    drift += d;
+    direct += grad * d;
+    weighted += grad * s;
+  }
+  return total == 0 ? 0 : weighted / total * drift - direct;
+}
+
+// grad_x = (N/a) (b (g - m) - p sum(b (g - m))), b = (p/N)^(2-alpha), m = <p, g>, N = ||p||_alpha.
+template <class T>
+inline void normmax_backward_row(const T* p, const T* g, int64_t n, double alpha, T* grad_x,
+                                 double* grad_alpha) {
+  const double a = alpha - 1;
+  double mean = 0, peak = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] != 0) mean += static_cast<double>(p[j]) * static_cast<double>(g[j]);
+    if (!(static_cast<double>(p[j]) <= peak)) peak = p[j];
+  }
+  if (grad_alpha != nullptr) *grad_alpha = 0;
+  if (!(a > 0 && alpha < 1e300) || peak == 0) {  // piecewise constant
+    for (int64_t j = 0; j < n; ++j) grad_x[j] = p[j] - p[j];
+    return;
+  }
+  double power = 0;  // (N / peak)^alpha
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] != 0) power += std::pow(static_cast<double>(p[j]) / peak, alpha);
+  }
+  const double norm = peak * std::pow(power, 1 / alpha);
+  double pull = 0, drift = 0, spread = 0, direct = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] == 0) continue;
+    const double w = p[j] / norm, l = std::log(w), b = std::exp((1 - a) * l);
+    const double centred = static_cast<double>(g[j]) - mean;
+    pull += b * centred;
+    drift += std::exp(alpha * l) * l;
+    spread += w;
+    direct += centred * w * l;
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] == 0) {
+      grad_x[j] = 0;
+      continue;
+    }
+    const double b = std::exp((1 - a) * std::log(p[j] / norm));
+    const double centred = static_cast<double>(g[j]) - mean;
+    grad_x[j] = static_cast<T>(norm / a * (b * centred - p[j] * pull));
+  }
+  if (grad_alpha != nullptr) {
+    const double tau = -drift / (alpha * spread);  // how the threshold moves with alpha
+    *grad_alpha = -(direct + tau * pull) / (a * spread);
+  }
+}
+
+// On the active entries 0 < p < 1: g minus its mean; in k: that mean.
+template <class T>
+inline void budget_backward_row(const T* p, const T* g, int64_t n, T* grad_x, double* grad_k) {
+  double sum = 0;
+  int64_t active = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] != 0 && p[j] != 1) {
+      sum += static_cast<double>(g[j]) + static_cast<double>(p[j] - p[j]);
+      ++active;
+    }
+  }
+  const double mean = active == 0 ? 0 : sum / static_cast<double>(active);
+  for (int64_t j = 0; j < n; ++j) {
+    grad_x[j] = p[j] != 0 && p[j] != 1 ? static_cast<T>(static_cast<double>(g[j]) - mean) : T(0);
+  }
+  if (grad_k != nullptr) *grad_k = mean;
+}
+
+}  // namespace FENCHEL_ISA
+}  // namespace fenchel

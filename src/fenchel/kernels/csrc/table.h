@@ -1,0 +1,52 @@
+// The kernels of one instruction set, as function pointers behind one plain struct.
+//
+// A tensor is (outer, n, inner), contiguous; a row is the n entries with one (outer, inner) pair,
+// and row r = outer_index * inner + inner_index has the parameter[r * parameter_stride] (stride 0
+// or 1). Every function returns 0, or 1 when memory for scratch ran out.
+#pragma once
+
+#include <cstdint>
+
+namespace fenchel {
+
+struct Layout {
+  int64_t outer, n, inner;
+  const double* parameter;
+  int64_t parameter_stride;
+
+  int64_t rows() const { return outer * inner; }
+  double parameter_of(int64_t row) const { return parameter[row * parameter_stride]; }
+  // Where row r begins; its entries are `inner` apart.
+  int64_t start(int64_t row) const { return row / inner * n * inner + row % inner; }
+};
+
+// Nonzeros of consecutive rows, as one thread found them; a list in row order.
+template <class T>
+struct SparsePart {
+  int64_t* indices = nullptr;
+  T* values = nullptr;
+  int64_t count = 0, capacity = 0;
+};
+
+template <class T>
+struct Kernels {
+  int (*entmax_forward)(const T* x, T* p, const Layout&);
+  int (*entmax_backward)(const T* p, const T* grad, T* grad_x, double* grad_alpha, const Layout&);
+  int (*normmax_forward)(const T* x, T* p, const Layout&);
+  int (*normmax_backward)(const T* p, const T* grad, T* grad_x, double* grad_alpha, const Layout&);
+  int (*budget_forward)(const T* x, T* p, const Layout&);
+  int (*budget_backward)(const T* p, const T* grad, T* grad_x, double* grad_k, const Layout&);
+  int (*entmax_sparse)(const T* x, const Layout&, int64_t* sizes, double* threshold,
+                       SparsePart<T>* parts, int n_parts);
+};
+
+struct Table {
+  const char* name;
+  Kernels<float> f32;
+  Kernels<double> f64;
+};
+
+// How many threads a piece of work deserves; 1 in a forked child, whose OpenMP pool is gone.
+int threads_for(int64_t entries);
+
+}  // namespace fenchel

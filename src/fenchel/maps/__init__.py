@@ -1,0 +1,10 @@
+"""Maps from scores to sparse probabilities. One file a map."""
+
+from fenchel.maps._budget import budget
+from fenchel.maps._entmax import entmax
+from fenchel.maps._entmax15 import entmax15
+from fenchel.maps._normmax import normmax
+from fenchel.maps._softmax import softmax
+from fenchel.maps._sparsemax import sparsemax
+
+__all__ = ["budget", "entmax", "entmax15", "normmax", "softmax", "sparsemax"]

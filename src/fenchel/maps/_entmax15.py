@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from torch import Tensor
+
+from fenchel.maps._entmax import EntmaxFamily
+from fenchel.maps._prepare import apply, prepare
+
+
+def entmax15(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+    r"""Entmax at :math:`\alpha = 1.5`: sparse like sparsemax, smooth like softmax.
+
+    .. math::
+        \operatorname{entmax}_{1.5}(\theta) = \arg\max_{p \in \triangle}
+        \langle \theta, p \rangle + \tfrac{4}{3} \sum_i (p_i - p_i^{1.5}), \qquad
+        p_i = [\theta_i / 2 - \tau]_+^2
+
+    One-hot exactly when the best score leads by 2 or more. ``-inf`` is a mask; a fully masked row
+    is all zeros; a row with NaN or ``+inf`` is all NaN.
+
+    Args:
+        scores: any shape, floating dtype.
+        dim: axis to normalise.
+        mask: broadcastable boolean, True where an entry may receive mass.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``.
+
+    Example:
+        >>> entmax15(torch.tensor([-2.0, 0.0, 0.5]))
+        tensor([0.0000, 0.3260, 0.6740])
+
+    References:
+        Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
+    """
+    scores, dim = prepare("entmax15", scores, dim, mask)
+    return apply(EntmaxFamily, scores, 1.5, dim)

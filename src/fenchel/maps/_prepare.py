@@ -1,0 +1,33 @@
+"""What every map does around its family: check, mask, compute half precision in float32."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import check_mask, check_scores
+from fenchel.maps._family import Family, Parameter
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def prepare(name: str, scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, int]:
+    """Checked and masked scores, and ``dim`` as a non-negative index."""
+    dim = check_scores(name, scores, dim)
+    if mask is not None:
+        check_mask(name, mask, scores)
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores, dim
+
+
+def apply(family: type[Family], scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
+    """Run a family on prepared scores of any floating dtype."""
+    if scores.dtype not in _HALF:
+        return family.call(scores, parameter, dim)
+    p = family.call(scores.float(), parameter, dim)
+    # torch.softmax gives float32 under CUDA's autocast; so do we, to be swapped in anywhere.
+    if scores.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
+        return p
+    return p.to(scores.dtype)

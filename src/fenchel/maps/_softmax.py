@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from torch import Tensor
+
+from fenchel.maps._entmax import EntmaxFamily
+from fenchel.maps._prepare import apply, prepare
+
+
+def softmax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+    r"""The dense member of the family: entmax at :math:`\alpha = 1`.
+
+    .. math::
+        \operatorname{softmax}(\theta) = \arg\max_{p \in \triangle}
+        \langle \theta, p \rangle - \sum_i p_i \log p_i, \qquad
+        p_i = \frac{e^{\theta_i}}{\sum_j e^{\theta_j}}
+
+    It differs from :func:`torch.softmax` in one place: a fully masked row gives zeros and zero
+    gradient instead of NaN. ``-inf`` is a mask; a row with NaN or ``+inf`` is all NaN.
+
+    Args:
+        scores: any shape, floating dtype.
+        dim: axis to normalise.
+        mask: broadcastable boolean, True where an entry may receive mass.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``.
+
+    Example:
+        >>> softmax(torch.tensor([-2.0, 0.0, 0.5]))
+        tensor([0.0486, 0.3592, 0.5922])
+    """
+    scores, dim = prepare("softmax", scores, dim, mask)
+    return apply(EntmaxFamily, scores, 1.0, dim)

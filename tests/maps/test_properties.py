@@ -1,0 +1,116 @@
+"""Every map against its reference on at least 10^5 rows that nobody chose.
+
+Hypothesis draws a few numbers (length, kind, scale, shift, parameter, seed); NumPy makes a batch of
+rows from them. A failing batch shrinks to its simplest description and names the row.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+import fenchel as fy
+from tests.maps.cases import ATOL, INF, assert_matches_reference, every_map
+
+ROWS = 100_000
+
+lengths = st.one_of(
+    st.integers(1, 9),
+    st.integers(1, 64),
+    st.sampled_from([100, 257, 1000, 4099]),
+)
+kinds = st.sampled_from(["normal", "ties", "grid", "outliers", "near ties", "flat"])
+scales = st.one_of(st.just(1.0), st.floats(-8, 8).map(lambda e: 10.0**e), st.floats(0.05, 5.0))
+shifts = st.sampled_from([0.0, 0.0, 0.0, 1.0, -300.0, 1e4, 1e8])
+dtypes = st.sampled_from(
+    [torch.float32] * 3 + [torch.float64] * 2 + [torch.float16, torch.bfloat16]
+)
+alphas = st.one_of(
+    st.sampled_from([1.0, 1.001, 1.01, 1.25, 4 / 3, 1.5, 2.0, 3.0, 4.0, 10.0, INF]),
+    st.floats(-6, 0).map(lambda e: 1 + 10**e),
+    st.floats(-3, 4).map(lambda e: 2 + 10**e),
+)
+budgets = st.one_of(st.sampled_from([0.5, 1.0, 2.0, 5.0]), st.floats(1e-3, 80.0))
+PARAMETERS = {"entmax": alphas, "normmax": alphas, "budget": budgets}
+
+
+def make_rows(draw: np.random.Generator, n: int, kind: str) -> np.ndarray:
+    rows = 1024 if n < 10 else 512 if n <= 64 else 4
+    if kind == "ties":
+        return draw.integers(-2, 3, size=(rows, n)).astype(float)
+    if kind == "grid":  # differences that meet margins exactly
+        return draw.integers(-16, 17, size=(rows, n)) / 8
+    if kind == "outliers":
+        return draw.normal(size=(rows, n)) * 10 ** draw.uniform(-3, 3, size=(rows, n))
+    if kind == "near ties":
+        return draw.integers(-1, 2, size=(rows, n)) + 1e-6 * draw.normal(size=(rows, n))
+    if kind == "flat":  # every entry supported
+        return draw.uniform(-0.5, 0.5, size=(rows, n)) / n
+    return draw.normal(size=(rows, n))
+
+
+def row_parameters(draw: np.random.Generator, name: str, rows: int) -> np.ndarray:
+    if name == "budget":
+        return np.where(
+            draw.random(rows) < 0.5, draw.integers(1, 9, rows), draw.uniform(0, 20, rows)
+        )
+    low, high = 1 + 10 ** draw.uniform(-6, 0, rows), 2 + 10 ** draw.uniform(-3, 3, rows)
+    special = draw.choice([1.0, 1.5, 2.0, 4.0, INF], size=rows)
+    return np.choose(draw.integers(3, size=rows), [low, high, special])
+
+
+@every_map
+def test_matches_reference_on_many_rows(map_):
+    checked = 0
+    available = ["reference", *(["native"] if fy.backends().active == "native" else [])]
+
+    @settings(max_examples=300, suppress_health_check=list(HealthCheck))
+    @given(
+        n=lengths,
+        kind=kinds,
+        scale=scales,
+        shift=shifts,
+        dtype=dtypes,
+        masked=st.sampled_from([0.0, 0.0, 0.0, 0.3, 0.9]),
+        param=PARAMETERS.get(map_.name, st.none()),
+        per_row=st.sampled_from([False, False, True]) if map_.parameter else st.just(False),
+        seed=st.integers(0, 2**32 - 1),
+    )
+    def check(n, kind, scale, shift, dtype, masked, param, per_row, seed):
+        nonlocal checked
+        draw = np.random.default_rng(seed)
+        rows = make_rows(draw, n, kind) * scale + shift
+        rows[draw.random(rows.shape) < masked] = -INF
+        x = torch.from_numpy(rows).to(dtype)
+        if per_row:
+            numbers = torch.from_numpy(row_parameters(draw, map_.name, len(x)))
+            param = numbers.to(dtype if dtype == torch.float64 else torch.float32)[:, None]
+        checked += len(x)
+        for name in available:
+            note(f"backend {name}")
+            with fy.use_backend(name):
+                p = map_(x, param)
+            assert_matches_reference(map_, x, p, param)
+            assert (p[x == -INF] == 0).all()
+            fine = (x < INF).all(-1) & (x > -INF).any(-1)
+            if map_.name != "budget" and dtype in (torch.float32, torch.float64):
+                off = (p[fine].double().sum(-1) - 1).abs()
+                assert (off <= ATOL[dtype] * math.log2(n + 1)).all(), f"sum off by {off.max():.3g}"
+
+    check()
+    assert checked >= ROWS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@every_map
+def test_long_rows(map_, dtype, backend):
+    """A vocabulary's length, at scales from nearly flat to nearly one-hot."""
+    draw = np.random.default_rng(0)
+    for scale in (1e-4, 0.1, 1.0, 3.0, 30.0):
+        x = torch.from_numpy(draw.normal(size=(2, 32_000)) * scale).to(dtype)
+        assert_matches_reference(map_, x, map_(x))
