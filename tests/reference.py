@@ -94,8 +94,10 @@ def softmax(x, _):
 
 @_on_rows
 def sparsemax(x, _):
-    z = np.maximum(-_below_max(x), -1.0)  # an entry 1 below the maximum is already outside
-    ordered = -np.sort(-z, axis=-1)
+    z = -_below_max(x)
+    ordered = -np.sort(
+        -np.maximum(z, -1), axis=-1
+    )  # an entry 1 below the maximum is already outside
     rank = np.arange(1, z.shape[-1] + 1)
     inside = 1 + rank * ordered > np.cumsum(ordered, -1)
     size = _sum(inside)
@@ -105,8 +107,8 @@ def sparsemax(x, _):
 
 @_on_rows
 def entmax15(x, _):
-    z = np.maximum(-_below_max(x) / 2, -1.0)
-    ordered = -np.sort(-z, axis=-1)
+    z = -_below_max(x) / 2
+    ordered = -np.sort(-np.maximum(z, -1), axis=-1)
     rank = np.arange(1, z.shape[-1] + 1)
     mean = np.cumsum(ordered, -1) / rank
     scatter = np.cumsum(ordered**2, -1) - rank * mean**2

@@ -23,7 +23,7 @@ from tests.reference import REFERENCE
 pytestmark = pytest.mark.usefixtures("backend")
 
 SHAPES = [(1,), (5,), (3, 1), (4, 7), (2, 3, 129), (5, 1000), (3, 4099)]
-LENGTHS = [1, 2, 5, 8, 33, 50, 129, 300, 1000, 4099]  # the native core has a path for short rows
+LENGTHS = [2, 5, 8, 33, 129, 1000]  # short rows have a path of their own in the native core
 wide = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
@@ -160,24 +160,23 @@ def test_equal_rows_give_equal_bits(map_, param, dtype, n, rng, threads):
     expected = torch.stack([map_(row, param) for row in rows])  # each alone
     for count in (1, 2):
         threads(count)
-        for batch in (3, 4, 7, 8, 9, 16, 31, 200 if n < 500 else 40):
-            which = torch.arange(batch) % 3
+        # 17,000 entries are enough for several threads to share the batch.
+        for batch in (3, 4, 7, 8, 9, 31, max(32, 17_000 // n)):
+            which = torch.randint(3, (batch,), generator=rng)  # the rows at other positions
             assert same_bits(map_(rows[which], param), expected[which]), (count, batch)
-            shifted = (torch.arange(batch) + 1) % 3  # the same rows at other positions
-            assert same_bits(map_(rows[shifted], param), expected[shifted]), (count, batch)
     with_grad = map_(rows.clone().requires_grad_(), param)
     assert same_bits(with_grad.detach(), expected)
 
 
 @every_case
 @every_dtype
-@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 3), (0, 1)], ids=str)
-def test_empty_batch(map_, param, dtype, shape):
-    x = torch.empty(shape, dtype=dtype, requires_grad=True)
-    p = map_(x, param)
-    assert p.shape == shape and p.dtype == dtype
-    p.sum().backward()
-    assert x.grad is not None and x.grad.shape == shape
+def test_empty_batch(map_, param, dtype):
+    for shape in ((0, 5), (2, 0, 3), (0, 1)):
+        x = torch.empty(shape, dtype=dtype, requires_grad=True)
+        p = map_(x, param)
+        assert p.shape == shape and p.dtype == dtype
+        p.sum().backward()
+        assert x.grad is not None and x.grad.shape == shape
 
 
 @every_case
@@ -195,7 +194,7 @@ def test_single_entry(map_, param, dtype):
 
 @every_case
 @wide
-@pytest.mark.parametrize("n", [5, 33, 300, 1000])
+@pytest.mark.parametrize("n", [5, 33, 1000])
 def test_masked_entries_are_absent(map_, param, dtype, n, rng):
     x = randn(6, n, rng=rng, dtype=dtype)
     keep = torch.rand(6, n, generator=rng) < 0.6
@@ -231,7 +230,7 @@ def test_mask_broadcasts_and_follows_dim(map_, rng):
 
 @every_case
 @every_dtype
-@pytest.mark.parametrize("n", [1, 4, 50, 1000])
+@pytest.mark.parametrize("n", [1, 4, 1000])
 def test_fully_masked_row_is_zero_and_has_no_gradient(map_, param, dtype, n, rng):
     x = randn(3, n, rng=rng, dtype=dtype)
     rest = map_(x, param)[[0, 2]]
@@ -259,18 +258,18 @@ def test_budget_with_fewer_entries_than_k_gives_each_one():
 
 @every_case
 @every_dtype
-@pytest.mark.parametrize("n", [1, 2, 7, 50, 1000])
 @pytest.mark.parametrize("bad", [math.nan, INF])
-def test_bad_values_spoil_their_row_only(map_, param, dtype, n, bad, rng):
-    x, w = randn(5, n, rng=rng, dtype=dtype), randn(5, n, rng=rng, dtype=dtype)
-    clean, clean_g = gradient(map_, x, param, w)
-    x[1, n // 2] = bad
-    x[3] = -INF
-    x[3, 0] = bad  # beside masked entries too
-    p, g = gradient(map_, x, param, w)
-    assert p[[1, 3]].isnan().all()
-    assert same_bits(p[[0, 2, 4]], clean[[0, 2, 4]])
-    assert same_bits(g[[0, 2, 4]], clean_g[[0, 2, 4]])
+def test_bad_values_spoil_their_row_only(map_, param, dtype, bad, rng):
+    for n in (1, 2, 7, 50, 1000):
+        x, w = randn(5, n, rng=rng, dtype=dtype), randn(5, n, rng=rng, dtype=dtype)
+        clean, clean_g = gradient(map_, x, param, w)
+        x[1, n // 2] = bad
+        x[3] = -INF
+        x[3, 0] = bad  # beside masked entries too
+        p, g = gradient(map_, x, param, w)
+        assert p[[1, 3]].isnan().all()
+        assert same_bits(p[[0, 2, 4]], clean[[0, 2, 4]])
+        assert same_bits(g[[0, 2, 4]], clean_g[[0, 2, 4]])
 
 
 # ----------------------------------------------------------------------------- parameter per row

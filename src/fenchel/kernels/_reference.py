@@ -142,31 +142,45 @@ def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
 
 
 def _entmax_flat(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
-    """Entmax for 1 <= alpha <= 2: p = [1 + a(u - tau)]_+^(1/a), a = alpha - 1, u = x - max.
+    """Entmax for 1 <= alpha <= 2: p = [base + a(u - tau)]_+^(1/a), a = alpha - 1, u = x - max.
 
-    Written so, tau tends to log-sum-exp as alpha tends to 1 and nothing blows up. The sum to the
-    power a is a norm of a vector that is affine in tau, so it is convex, and nearly linear:
-    Newton steps on it from tau = 0 climb to the root from the left, a handful of them.
+    The base is 0, which keeps small p exact (u - tau is then a difference of neighbours), or 1
+    for small a, where tau tends to log-sum-exp and nothing blows up. The sum to the power a is a
+    norm of a vector that is affine in tau, so it is convex, and nearly linear: Newton steps on it
+    from the tau of a one-hot row climb to the root from the left, a handful of them.
     """
     u = x - _finite_max(x, dim)
     if isinstance(alpha, Tensor):
         # The floor keeps log1p(a w) / a finite at alpha = 1, where it is w to the last digit.
         a: Parameter = torch.where(alpha >= 1, (alpha - 1.0).clamp(min=1e-30), torch.nan)
         a = a.to(x.dtype)
+        small: bool | Tensor = a < 0.5
     else:
         a = alpha - 1.0
+        small = a < 0.5
 
     def probabilities(w: Tensor) -> tuple[Tensor, Tensor]:
         """p and its slope p^(2 - alpha), at w = u - tau."""
         if not isinstance(a, Tensor) and a == 1.0:
-            p = (1.0 + w).clamp(min=0)
+            p = w.clamp(min=0)
             return p, (p > 0).to(p.dtype)
         if not isinstance(a, Tensor) and a == 0.5:
-            root = (1.0 + 0.5 * w).clamp(min=0)
+            root = (0.5 * w).clamp(min=0)
             return root * root, root
-        scaled = (a * w).clamp(min=-1.0)
-        p = (scaled.log1p() / a).exp()
-        return p, torch.where(p > 0, p / (1.0 + scaled), 0.0)
+        scaled = a * w
+        if isinstance(small, Tensor):
+            low = torch.where(small, -1.0, 0.0)
+            scaled = torch.where(scaled > low, scaled, low)
+            logs = torch.where(small, scaled.clamp(min=-1).log1p(), scaled.clamp(min=0).log())
+            z = scaled - low
+        elif small:
+            scaled = scaled.clamp(min=-1)
+            logs, z = scaled.log1p(), 1.0 + scaled
+        else:
+            z = scaled.clamp(min=0)
+            logs = z.log()
+        p = (logs / a).exp()
+        return p, torch.where(p > 0, p / z, 0.0)
 
     def step(tau: Tensor) -> Tensor:
         p, slope = probabilities(u - tau)
@@ -174,7 +188,11 @@ def _entmax_flat(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
         gain = total * (-torch.expm1(-a * total.log()) / a)
         return _safe_divide(gain, slope.sum(dim, keepdim=True))
 
-    tau, rest = _climb(step, u, dim)
+    if isinstance(small, Tensor):
+        start: Parameter = torch.where(small, 0.0, -1.0 / a)
+    else:
+        start = 0.0 if small else -1.0 / a
+    tau, rest = _climb(step, u, dim, start)
     return probabilities((u - tau) - rest)[0]
 
 
@@ -230,14 +248,16 @@ def _deepest_support(depth: Tensor, a: Parameter, dim: int) -> Tensor:
     return low.view(depth.dtype)
 
 
-def _climb(step: Callable[[Tensor], Tensor], like: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Newton from 0 with steps that never overshoot: (position, last step not yet taken).
+def _climb(
+    step: Callable[[Tensor], Tensor], like: Tensor, dim: int, start: Parameter = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Newton with steps that never overshoot: (position, last step not yet taken).
 
     The last step is returned apart: added to the position it would be rounded away, while
     subtracted after the position it still counts.
     """
     eps = torch.finfo(like.dtype).eps
-    tau = torch.zeros_like(like.amin(dim, keepdim=True))
+    tau = torch.zeros_like(like.amin(dim, keepdim=True)) + start
     limit = math.ceil(math.log2(like.shape[dim] + 1)) + math.ceil(-math.log(eps, 4)) + 1
     rest = step(tau)
     for _ in range(limit):

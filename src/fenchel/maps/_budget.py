@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_parameter
-from fenchel.maps._family import Family, Parameter, register
+from fenchel.maps._family import Family, Parameter
 from fenchel.maps._prepare import apply, prepare
 
 
@@ -48,36 +48,39 @@ def budget(
             f"budget: `k` must be at most the {scores.shape[dim]} entries along dim {dim}; "
             f"got {parameter:g}."
         )
-    return apply(BudgetFamily, scores, parameter, dim)
+    return apply(BUDGET, scores, parameter, dim)
 
 
-@register
-class BudgetFamily(Family):
-    r"""Derivatives of budget from its output.
+# Derivatives of budget from its output.
+#
+# Only active entries, :math:`0 < p_i < 1`, move. With their indicator :math:`s` the Jacobian is
+# :math:`\operatorname{diag}(s) - s s^\top / \sum_i s_i`, and a change of ``k`` is shared equally
+# between them. Without an active entry both are 0.
 
-    Only active entries, :math:`0 < p_i < 1`, move. With their indicator :math:`s` the Jacobian is
-    :math:`\operatorname{diag}(s) - s s^\top / \sum_i s_i`, and a change of ``k`` is shared equally
-    between them. Without an active entry both are 0.
-    """
 
-    op = "budget"
+def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
+    active = _active(p)
+    vector = torch.where(active == 0, 0.0, vector)
+    total = active.sum(dim, keepdim=True)
+    mean = (active * vector).sum(dim, keepdim=True) / torch.where(total == 0, 1.0, total)
+    return active * (vector - mean)
 
-    @staticmethod
-    def jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
-        active = _active(p)
-        vector = torch.where(active == 0, 0.0, vector)
-        total = active.sum(dim, keepdim=True)
-        mean = (active * vector).sum(dim, keepdim=True) / torch.where(total == 0, 1.0, total)
-        return active * (vector - mean)
 
-    @staticmethod
-    def parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
-        active = _active(p)
-        total = active.sum(dim, keepdim=True)
-        return active / torch.where(total == 0, 1.0, total)
+def _parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
+    active = _active(p)
+    total = active.sum(dim, keepdim=True)
+    return active / torch.where(total == 0, 1.0, total)
 
 
 def _active(p: Tensor) -> Tensor:
     """1 where 0 < p < 1, 0 elsewhere, NaN where p is."""
     p = p.detach()
     return torch.where((p == 0) | (p == 1), 0.0, torch.where(p.isnan(), p, 1.0))
+
+
+BUDGET = Family(
+    "budget",
+    _jacobian_product,
+    _parameter_derivative,
+    fuses=lambda k: False,
+)

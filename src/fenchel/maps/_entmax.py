@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import check_parameter
-from fenchel.maps._family import Family, Parameter, register
+from fenchel.maps._family import Family, Parameter
 from fenchel.maps._prepare import apply, prepare
 
 
@@ -46,55 +46,50 @@ def entmax(
     """
     scores, dim = prepare("entmax", scores, dim, mask)
     parameter = check_parameter("entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
-    return apply(EntmaxFamily, scores, parameter, dim)
+    return apply(ENTMAX, scores, parameter, dim)
 
 
 _MEANING = "(1 is softmax, 2 is sparsemax)"
 
 
-@register
-class EntmaxFamily(Family):
-    r"""Derivatives of entmax from its output.
+# Derivatives of entmax from its output.
+#
+# With :math:`s_i = p_i^{2-\alpha}` on the support and 0 off it, the Jacobian is
+# :math:`\operatorname{diag}(s) - s s^\top / \sum_i s_i`.
+#
+# In :math:`\alpha`, write :math:`a = \alpha - 1`, :math:`\ell_i = \log p_i`. At a fixed
+# threshold, :math:`\partial p_i / \partial \alpha = -d_i` with :math:`d_i = p_i \ell_i^2
+# \varphi(a \ell_i)`, :math:`\varphi(y) = (e^{-y} - 1 + y) / y^2`, which is smooth at
+# :math:`a = 0`; the threshold moves so that the sum stays 1, which subtracts the mean of
+# :math:`d` with weights :math:`s`.
 
-    With :math:`s_i = p_i^{2-\alpha}` on the support and 0 off it, the Jacobian is
-    :math:`\operatorname{diag}(s) - s s^\top / \sum_i s_i`.
 
-    In :math:`\alpha`, write :math:`a = \alpha - 1`, :math:`\ell_i = \log p_i`. At a fixed
-    threshold, :math:`\partial p_i / \partial \alpha = -d_i` with :math:`d_i = p_i \ell_i^2
-    \varphi(a \ell_i)`, :math:`\varphi(y) = (e^{-y} - 1 + y) / y^2`, which is smooth at
-    :math:`a = 0`; the threshold moves so that the sum stays 1, which subtracts the mean of
-    :math:`d` with weights :math:`s`.
-    """
+def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
+    s = _sensitivity(p, parameter)
+    if isinstance(parameter, Tensor) or parameter > 2:
+        # s grows without bound as p falls. Relative to the entry with the largest s there is
+        # nothing large left to cancel.
+        largest = s.detach().argmax(dim, keepdim=True)
+        vector = vector - vector.gather(dim, largest)
+    vector = torch.where(p == 0, 0.0, vector)
+    mean = (s * vector).sum(dim, keepdim=True) / _nonzero(s.sum(dim, keepdim=True))
+    return s * (vector - mean)
 
-    op = "entmax"
 
-    @staticmethod
-    def jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
-        s = _sensitivity(p, parameter)
-        if isinstance(parameter, Tensor) or parameter > 2:
-            # s grows without bound as p falls. Relative to the entry with the largest s there is
-            # nothing large left to cancel.
-            largest = s.detach().argmax(dim, keepdim=True)
-            vector = vector - vector.gather(dim, largest)
-        vector = torch.where(p == 0, 0.0, vector)
-        mean = (s * vector).sum(dim, keepdim=True) / _nonzero(s.sum(dim, keepdim=True))
-        return s * (vector - mean)
-
-    @staticmethod
-    def parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
-        inside = p != 0
-        s = _sensitivity(p, parameter)
-        a = parameter - 1
-        logs = torch.where(inside, p, 1.0).log()
-        d = p * logs * logs * _second_remainder(a * logs)
-        if isinstance(parameter, Tensor) or parameter > 2:
-            # d is then dominated by s / a^2, a part that drops out of the answer: left away.
-            steep_a = a.clamp(min=1.0) if isinstance(a, Tensor) else a
-            steep = p * (steep_a * logs - 1) / (steep_a * steep_a)
-            d = torch.where(a > 1, steep, d) if isinstance(a, Tensor) else steep
-        mean = d.sum(dim, keepdim=True) / _nonzero(s.sum(dim, keepdim=True))
-        drift = s * mean - d
-        return _flat_at_infinity(drift, parameter)
+def _parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
+    inside = p != 0
+    s = _sensitivity(p, parameter)
+    a = parameter - 1
+    logs = torch.where(inside, p, 1.0).log()
+    d = p * logs * logs * _second_remainder(a * logs)
+    if isinstance(parameter, Tensor) or parameter > 2:
+        # d is then dominated by s / a^2, a part that drops out of the answer: left away.
+        steep_a = a.clamp(min=1.0) if isinstance(a, Tensor) else a
+        steep = p * (steep_a * logs - 1) / (steep_a * steep_a)
+        d = torch.where(a > 1, steep, d) if isinstance(a, Tensor) else steep
+    mean = d.sum(dim, keepdim=True) / _nonzero(s.sum(dim, keepdim=True))
+    drift = s * mean - d
+    return _flat_at_infinity(drift, parameter)
 
 
 def _sensitivity(p: Tensor, alpha: Parameter) -> Tensor:
@@ -135,3 +130,11 @@ def _second_remainder(y: Tensor) -> Tensor:
     for k in range(15, 1, -1):
         series = 1.0 / math.factorial(k) - near * series
     return torch.where(far, quotient, series)
+
+
+ENTMAX = Family(
+    "entmax",
+    _jacobian_product,
+    _parameter_derivative,
+    fuses=lambda alpha: not isinstance(alpha, Tensor) and alpha <= 2,
+)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel.maps._entmax import EntmaxFamily
+from fenchel.maps._entmax import ENTMAX
 from fenchel.maps._prepare import apply, prepare
 
 
@@ -33,4 +33,4 @@ def entmax15(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Te
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     scores, dim = prepare("entmax15", scores, dim, mask)
-    return apply(EntmaxFamily, scores, 1.5, dim)
+    return apply(ENTMAX, scores, 1.5, dim)

@@ -1,6 +1,6 @@
 """From a forward kernel to a torch function: autograd, forward mode, vmap, compile, export.
 
-A :class:`Family` is a map with one parameter a row (entmax, normmax, budget). It states its maths
+A :class:`Family` is a map with one parameter a row (entmax, normmax, budget). Its maths is stated
 once, from the output, in plain torch: the Jacobian times a vector (these Jacobians are symmetric,
 so that is the vector-Jacobian product too) and the derivative in the parameter. Everything else
 is the same for all families and stands here.
@@ -12,13 +12,13 @@ Which door a call takes:
   the family's formulas otherwise (and whenever a second derivative may follow);
 - ``torch.func`` transforms and forward mode: the same Function;
 - ``torch.compile``, ``torch.export`` and tracing modes: the registered op ``fenchel::<name>`` on
-  the native backend, the reference's torch ops, which fuse, on others.
+  the native backend; on others the reference's torch ops, which fuse, where these are few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,128 +28,192 @@ from fenchel import kernels
 from fenchel.kernels import _native
 
 Parameter = float | Tensor
+JacobianProduct = Callable[[Tensor, Parameter, Tensor, int], Tensor]
+ParameterDerivative = Callable[[Tensor, Parameter, int], Tensor]
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
-class Family(torch.autograd.Function):
+class Family:
     """A row-wise map ``scores, parameter -> p`` along ``dim``, known to torch in every mode.
 
-    A subclass sets ``op``, the name of its kernel, and states the two derivatives.
+    Args:
+        op: name of the forward kernel, and of the registered op.
+        jacobian_product: ``(p, parameter, vector, dim)`` to the Jacobian at output ``p`` times
+            ``vector``.
+        parameter_derivative: ``(p, parameter, dim)`` to dp / dparameter, entry by entry.
+        fuses: whether, for a given parameter, the reference is a short enough chain of torch ops
+            for a compiler to unroll; otherwise a compiled graph calls it as one op.
     """
 
-    op: ClassVar[str]
+    def __init__(
+        self,
+        op: str,
+        jacobian_product: JacobianProduct,
+        parameter_derivative: ParameterDerivative,
+        fuses: Callable[[Parameter], bool],
+    ) -> None:
+        self.op = op
+        self.fuses = fuses
+        self.registered = _registered_op(op, jacobian_product, parameter_derivative)
+        self.compiled_function, self.function = _autograd_functions(
+            op, jacobian_product, parameter_derivative
+        )
+        # Function.apply binds the arguments by their signature first, which takes longer than the
+        # kernel on a small input; the base class has the same apply without it.
+        self.bare_apply = super(torch.autograd.Function, self.function).apply
 
-    jacobian_product: ClassVar[Callable[[Tensor, Parameter, Tensor, int], Tensor]]
-    """``(p, parameter, vector, dim)``: the Jacobian at output ``p`` times ``vector``."""
-
-    parameter_derivative: ClassVar[Callable[[Tensor, Parameter, int], Tensor]]
-    """``(p, parameter, dim)``: dp / dparameter, entry by entry."""
-
-    @classmethod
-    def call(cls, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
-        """The map itself, for float32 or float64 ``scores``, through the cheapest door that serves."""
+    def __call__(self, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
+        """The map, for float32 or float64 ``scores``, through the cheapest door that serves."""
         if torch.compiler.is_compiling():
-            if kernels.choose_backend(scores) == "native":
-                return cls._registered(scores, parameter, dim)
-            return cls.apply(scores, parameter, dim)
+            if kernels.choose_backend(scores) == "native" or not self.fuses(parameter):
+                return self.registered(scores, _as_tensor(parameter, scores), dim)
+            return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():
-            return cls.apply(scores, parameter, dim)
+            return self.function.apply(scores, parameter, dim)
         if torch._C._len_torch_dispatch_stack() > 0 or type(scores) not in _PLAIN:
-            return cls._registered(scores, parameter, dim)
+            return self.registered(scores, _as_tensor(parameter, scores), dim)
         wants_grad = torch.is_grad_enabled() and (
             scores.requires_grad or (isinstance(parameter, Tensor) and parameter.requires_grad)
         )
         if wants_grad or forward_ad._current_level >= 0:
-            # Function.apply would bind the arguments by their signature first, which takes longer
-            # than the kernel on a small input; the base class has the same apply without it.
-            return _bare_apply(cls)(scores, parameter, dim)
-        return kernels.run(cls.op, scores, parameter, dim)
+            return self.bare_apply(scores, parameter, dim)
+        return kernels.run(self.op, scores, parameter, dim)
 
-    @classmethod
-    def _registered(cls, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
-        if not isinstance(parameter, Tensor):
-            parameter = torch.full((), parameter, dtype=torch.float64, device=scores.device)
-        return getattr(torch.ops.fenchel, cls.op)(scores, parameter, dim)
 
-    # -- autograd.Function ---------------------------------------------------------------------
+def _gradients(
+    op: str,
+    jacobian_product: JacobianProduct,
+    parameter_derivative: ParameterDerivative,
+    p: Tensor,
+    parameter: Parameter,
+    grad: Tensor,
+    dim: int,
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, Tensor | None, None]:
+    """Gradients in the scores and in the parameter (as ``wanted``) from the one in ``p``."""
+    for_scores, for_parameter = wanted
+    grad_scores = grad_rows = None
+    if _native_backward_serves(p, grad):
+        grad_scores, grad_rows = _native.backward(op, p, grad, parameter, dim, for_parameter)
+    else:
+        if for_scores:
+            grad_scores = jacobian_product(p, parameter, grad, dim)
+        if for_parameter:
+            drift = parameter_derivative(p, parameter, dim)
+            grad_rows = (drift * grad).sum(dim, keepdim=True)
+    if grad_rows is not None and isinstance(parameter, Tensor):
+        grad_rows = grad_rows.sum_to_size(parameter.shape).to(parameter.dtype)
+    return grad_scores, grad_rows, None
 
-    @classmethod
-    def forward(cls, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:  # type: ignore[override]
-        return kernels.run(cls.op, scores, parameter, dim)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, parameter, dim = inputs
-        ctx.dim = dim
-        if isinstance(parameter, Tensor):
-            ctx.number = None
-            ctx.save_for_backward(output, parameter)
-            ctx.save_for_forward(output, parameter)
-        else:
-            ctx.number = parameter
-            ctx.save_for_backward(output)
-            ctx.save_for_forward(output)
-        ctx.set_materialize_grads(False)
+def _native_backward_serves(p: Tensor, grad: Tensor) -> bool:
+    """Whether these are plain CPU tensors and no second derivative can follow."""
+    return (
+        not torch.compiler.is_compiling()
+        and not torch.is_grad_enabled()
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and forward_ad._current_level < 0
+        and type(p) in _PLAIN
+        and type(grad) in _PLAIN
+        and grad.dtype == p.dtype
+        and kernels.choose_backend(p) == "native"
+    )
 
-    @classmethod
-    def backward(cls, ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        if grad is None:
-            return None, None, None
-        p, parameter = _saved(ctx)
-        for_scores, for_parameter = ctx.needs_input_grad[:2]
-        return *cls.gradients(p, parameter, grad, ctx.dim, for_scores, for_parameter), None
 
-    @classmethod
-    def jvp(  # type: ignore[override]
-        cls, ctx: Any, scores_tangent: Tensor | None, parameter_tangent: Tensor | None, _: None
-    ) -> Tensor:
-        p, parameter = _saved(ctx)
-        tangent = None
-        if scores_tangent is not None:
-            tangent = cls.jacobian_product(p, parameter, scores_tangent, ctx.dim)
-        if parameter_tangent is not None:
-            drift = cls.parameter_derivative(p, parameter, ctx.dim) * parameter_tangent
-            tangent = drift if tangent is None else tangent + drift
-        return torch.zeros_like(p) if tangent is None else tangent.to(p.dtype)
+def _autograd_functions(
+    op: str, jacobian_product: JacobianProduct, parameter_derivative: ParameterDerivative
+) -> tuple[type[torch.autograd.Function], type[torch.autograd.Function]]:
+    """The map as an ``autograd.Function``, plain and for ``torch.func`` and forward mode.
 
-    @classmethod
-    def vmap(  # type: ignore[override]
-        cls, info: Any, in_dims: tuple[Any, ...], scores: Tensor, parameter: Parameter, dim: int
-    ) -> tuple[Tensor, int]:
-        return cls.apply(*_batch_in_front(info, in_dims, scores, parameter), dim + 1), 0
+    Two, because torch.compile traces only a Function that has no jvp and no vmap of its own.
+    """
 
-    # -- the first-order backward ----------------------------------------------------------------
+    class MapFunction(torch.autograd.Function):
+        @staticmethod
+        def forward(scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
+            return kernels.run(op, scores, parameter, dim)
 
-    @classmethod
-    def gradients(
-        cls,
-        p: Tensor,
-        parameter: Parameter,
-        grad: Tensor,
-        dim: int,
-        for_scores: bool,
-        for_parameter: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Gradients in the scores and in the parameter, given the gradient in p."""
-        if _may_run_native(p, grad):
-            grad_scores, grad_rows = _native.backward(
-                cls.op, p, grad, parameter, dim, for_parameter
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+            _, parameter, ctx.dim = inputs
+            saved = (output, parameter) if isinstance(parameter, Tensor) else (output,)
+            ctx.number = None if isinstance(parameter, Tensor) else parameter
+            ctx.save_for_backward(*saved)
+            ctx.save_for_forward(*saved)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+            p, parameter = _saved(ctx)
+            wanted = ctx.needs_input_grad[:2]
+            return _gradients(
+                op, jacobian_product, parameter_derivative, p, parameter, grad, ctx.dim, wanted
             )
-        else:
-            grad_scores = cls.jacobian_product(p, parameter, grad, dim) if for_scores else None
-            grad_rows = None
-            if for_parameter:
-                drift = cls.parameter_derivative(p, parameter, dim)
-                grad_rows = (drift * grad).sum(dim, keepdim=True)
-        if grad_rows is not None and isinstance(parameter, Tensor):
-            grad_rows = grad_rows.sum_to_size(parameter.shape).to(parameter.dtype)
-        return grad_scores, grad_rows
+
+    class TransformableFunction(MapFunction):
+        @staticmethod
+        def jvp(
+            ctx: Any, scores_tangent: Tensor | None, parameter_tangent: Tensor | None, _: None
+        ) -> Tensor:
+            p, parameter = _saved(ctx)
+            tangent = torch.zeros_like(p)
+            if scores_tangent is not None:
+                tangent = jacobian_product(p, parameter, scores_tangent, ctx.dim)
+            if parameter_tangent is not None:
+                drift = parameter_derivative(p, parameter, ctx.dim)
+                tangent = tangent + drift * parameter_tangent
+            return tangent.to(p.dtype)
+
+        @staticmethod
+        def vmap(
+            info: Any, in_dims: tuple[Any, ...], scores: Tensor, parameter: Parameter, dim: int
+        ) -> tuple[Tensor, int]:
+            scores, parameter = _batch_in_front(info, in_dims, scores, parameter)
+            return TransformableFunction.apply(scores, parameter, dim + 1), 0
+
+    return MapFunction, TransformableFunction
 
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+def _registered_op(
+    op: str, jacobian_product: JacobianProduct, parameter_derivative: ParameterDerivative
+) -> Any:
+    """The map as ``fenchel::<op>``, which compiled and exported graphs hold."""
+
+    @torch.library.custom_op(
+        f"fenchel::{op}",
+        mutates_args=(),
+        schema="(Tensor scores, Tensor parameter, int dim) -> Tensor",
+    )
+    def run(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:
+        return kernels.run(op, scores, parameter, dim)
+
+    @run.register_fake
+    def shape(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:
+        return torch.empty_like(scores, memory_format=torch.contiguous_format)
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, parameter, ctx.dim = inputs
+        ctx.save_for_backward(output, parameter)
+
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        p, parameter = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:2]
+        return _gradients(
+            op, jacobian_product, parameter_derivative, p, parameter, grad, ctx.dim, wanted
+        )
+
+    def vmap(info: Any, in_dims: Any, scores: Tensor, parameter: Tensor, dim: int) -> Any:
+        return run(*_batch_in_front(info, in_dims, scores, parameter), dim + 1), 0
+
+    run.register_autograd(backward, setup_context=save)
+    run.register_vmap(vmap)
+    return run
 
 
-def _bare_apply(cls: type[Family]) -> Any:
-    return super(torch.autograd.Function, cls).apply
+def _as_tensor(parameter: Parameter, scores: Tensor) -> Tensor:
+    if isinstance(parameter, Tensor):
+        return parameter
+    return torch.full((), parameter, dtype=torch.float64, device=scores.device)
 
 
 def _saved(ctx: Any) -> tuple[Tensor, Parameter]:
@@ -167,56 +231,10 @@ def _batch_in_front(
         scores = scores.expand(info.batch_size, *scores.shape)
     else:
         scores = scores.movedim(scores_at, 0)
-    if parameter_at is not None:
-        assert isinstance(parameter, Tensor)
+    if parameter_at is not None and isinstance(parameter, Tensor):
         parameter = parameter.movedim(parameter_at, 0)
         missing = scores.dim() - parameter.dim()
         parameter = parameter.reshape(
             parameter.shape[:1] + (1,) * missing + tuple(parameter.shape[1:])
         )
     return scores, parameter
-
-
-def _may_run_native(p: Tensor, grad: Tensor) -> bool:
-    """Whether the native backward serves: plain CPU tensors and no second derivative asked for."""
-    return (
-        not torch.compiler.is_compiling()
-        and not torch.is_grad_enabled()
-        and not torch._C._are_functorch_transforms_active()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and forward_ad._current_level < 0
-        and type(p) in _PLAIN
-        and type(grad) in _PLAIN
-        and grad.dtype == p.dtype
-        and kernels.choose_backend(p) == "native"
-    )
-
-
-def register(family: type[Family]) -> type[Family]:
-    """Register ``fenchel::<op>``, which compiled and exported graphs hold instead of the loop."""
-
-    def forward(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:
-        return kernels.run(family.op, scores, parameter, dim)
-
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, parameter, ctx.dim = inputs
-        ctx.save_for_backward(output, parameter)
-
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        p, parameter = ctx.saved_tensors
-        for_scores, for_parameter = ctx.needs_input_grad[:2]
-        return *family.gradients(p, parameter, grad, ctx.dim, for_scores, for_parameter), None
-
-    def vmap(info: Any, in_dims: Any, scores: Tensor, parameter: Tensor, dim: int) -> Any:
-        return op(*_batch_in_front(info, in_dims, scores, parameter), dim + 1), 0
-
-    op = torch.library.custom_op(
-        f"fenchel::{family.op}",
-        forward,
-        mutates_args=(),
-        schema="(Tensor scores, Tensor parameter, int dim) -> Tensor",
-    )
-    op.register_fake(lambda scores, parameter, dim: torch.empty_like(scores.contiguous()))
-    op.register_autograd(backward, setup_context=save)
-    op.register_vmap(vmap)
-    return family

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import check_parameter
-from fenchel.maps._family import Family, Parameter, register
+from fenchel.maps._family import Family, Parameter
 from fenchel.maps._prepare import apply, prepare
 
 
@@ -45,48 +45,43 @@ def normmax(
     """
     scores, dim = prepare("normmax", scores, dim, mask)
     parameter = check_parameter("normmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
-    return apply(NormmaxFamily, scores, parameter, dim)
+    return apply(NORMMAX, scores, parameter, dim)
 
 
 _MEANING = "(1 is argmax, inf is uniform on the support of sparsemax)"
 
 
-@register
-class NormmaxFamily(Family):
-    r"""Derivatives of normmax from its output.
+# Derivatives of normmax from its output.
+#
+# Let :math:`N = \|p\|_\alpha`, :math:`w = p / N` (so :math:`\theta_i - \tau = w_i^{\alpha-1}`),
+# :math:`b_i = w_i^{2-\alpha}` on the support and :math:`a = \alpha - 1`. Differentiating
+# :math:`\sum_i w_i^\alpha = 1` gives :math:`d\tau = \langle p, d\theta \rangle`, and
+#
+# .. math:: J = \tfrac{N}{a} \left( \operatorname{diag}(b) - b p^\top - p b^\top
+#     + (\textstyle\sum_i b_i) p p^\top \right).
+#
+# In :math:`\alpha`: :math:`dw_i = -(w_i \log w_i + b_i \tau') / a` with :math:`\tau' = -\sum_i
+# w_i^\alpha \log w_i / (\alpha \sum_i w_i)`, and :math:`dp = N (dw - p \sum_i dw_i)`.
 
-    Let :math:`N = \|p\|_\alpha`, :math:`w = p / N` (so :math:`\theta_i - \tau = w_i^{\alpha-1}`),
-    :math:`b_i = w_i^{2-\alpha}` on the support and :math:`a = \alpha - 1`. Differentiating
-    :math:`\sum_i w_i^\alpha = 1` gives :math:`d\tau = \langle p, d\theta \rangle`, and
 
-    .. math:: J = \tfrac{N}{a} \left( \operatorname{diag}(b) - b p^\top - p b^\top
-        + (\textstyle\sum_i b_i) p p^\top \right).
+def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
+    alpha, moves = _smooth_alpha(parameter)
+    norm, _, b = _norm_and_weights(p, alpha, dim)
+    vector = torch.where(p == 0, 0.0, vector)
+    centred = b * (vector - (p * vector).sum(dim, keepdim=True))
+    product = norm / (alpha - 1) * (centred - p * centred.sum(dim, keepdim=True))
+    return torch.where(moves, product, p - p)
 
-    In :math:`\alpha`: :math:`dw_i = -(w_i \log w_i + b_i \tau') / a` with :math:`\tau' = -\sum_i
-    w_i^\alpha \log w_i / (\alpha \sum_i w_i)`, and :math:`dp = N (dw - p \sum_i dw_i)`.
-    """
 
-    op = "normmax"
-
-    @staticmethod
-    def jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
-        alpha, moves = _smooth_alpha(parameter)
-        norm, _, b = _norm_and_weights(p, alpha, dim)
-        vector = torch.where(p == 0, 0.0, vector)
-        centred = b * (vector - (p * vector).sum(dim, keepdim=True))
-        product = norm / (alpha - 1) * (centred - p * centred.sum(dim, keepdim=True))
-        return torch.where(moves, product, p - p)
-
-    @staticmethod
-    def parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
-        alpha, moves = _smooth_alpha(parameter)
-        norm, w, b = _norm_and_weights(p, alpha, dim)
-        logs = torch.where(p == 0, 1.0, w).log()
-        drift = ((alpha * logs).exp() * logs).sum(dim, keepdim=True)
-        threshold = -norm * drift / alpha  # 1 / sum(w) is the norm
-        change = -(w * logs + b * threshold) / (alpha - 1)
-        derivative = norm * (change - p * change.sum(dim, keepdim=True))
-        return torch.where(moves, derivative, p - p)
+def _parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
+    alpha, moves = _smooth_alpha(parameter)
+    norm, w, b = _norm_and_weights(p, alpha, dim)
+    logs = torch.where(p == 0, 1.0, w).log()
+    drift = ((alpha * logs).exp() * logs).sum(dim, keepdim=True)
+    threshold = -norm * drift / alpha  # 1 / sum(w) is the norm
+    change = -(w * logs + b * threshold) / (alpha - 1)
+    derivative = norm * (change - p * change.sum(dim, keepdim=True))
+    return torch.where(moves, derivative, p - p)
 
 
 def _smooth_alpha(alpha: Parameter) -> tuple[Parameter, Tensor]:
@@ -109,3 +104,11 @@ def _norm_and_weights(p: Tensor, alpha: Parameter, dim: int) -> tuple[Tensor, Te
     w = p / norm
     b = torch.where(inside, ((2 - alpha) * torch.where(inside, w, 1.0).log()).exp(), 0.0)
     return norm, w, b
+
+
+NORMMAX = Family(
+    "normmax",
+    _jacobian_product,
+    _parameter_derivative,
+    fuses=lambda alpha: not isinstance(alpha, Tensor),
+)

@@ -22,11 +22,11 @@ def prepare(name: str, scores: Tensor, dim: int, mask: Tensor | None) -> tuple[T
     return scores, dim
 
 
-def apply(family: type[Family], scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
+def apply(family: Family, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
     """Run a family on prepared scores of any floating dtype."""
     if scores.dtype not in _HALF:
-        return family.call(scores, parameter, dim)
-    p = family.call(scores.float(), parameter, dim)
+        return family(scores, parameter, dim)
+    p = family(scores.float(), parameter, dim)
     # torch.softmax gives float32 under CUDA's autocast; so do we, to be swapped in anywhere.
     if scores.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
         return p

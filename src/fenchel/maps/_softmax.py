@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel.maps._entmax import EntmaxFamily
+from fenchel.maps._entmax import ENTMAX
 from fenchel.maps._prepare import apply, prepare
 
 
@@ -30,4 +30,4 @@ def softmax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Ten
         tensor([0.0486, 0.3592, 0.5922])
     """
     scores, dim = prepare("softmax", scores, dim, mask)
-    return apply(EntmaxFamily, scores, 1.0, dim)
+    return apply(ENTMAX, scores, 1.0, dim)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel.maps._entmax import EntmaxFamily
+from fenchel.maps._entmax import ENTMAX
 from fenchel.maps._prepare import apply, prepare
 
 
@@ -32,4 +32,4 @@ def sparsemax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> T
         Martins & Astudillo. From Softmax to Sparsemax. ICML 2016.
     """
     scores, dim = prepare("sparsemax", scores, dim, mask)
-    return apply(EntmaxFamily, scores, 2.0, dim)
+    return apply(ENTMAX, scores, 2.0, dim)

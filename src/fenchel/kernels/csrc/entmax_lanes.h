@@ -123,30 +123,33 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
   };
   auto has = [&](Kind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
   // A first tau: were all entries equal to their mean, the sum would be no larger (convexity).
-  auto first_tau = [&](Vec<T> tau_of_equal) {
-    return larger<T>(total / T(n) + tau_of_equal, splat(T(0)));
+  // `lowest` is the tau of a one-hot row, `equal` that of n equal entries.
+  auto first_tau = [&](Vec<T> lowest, Vec<T> equal) {
+    return larger<T>(total / T(n) + equal, lowest);
   };
+  const double size = static_cast<double>(n);
 
   if (has(Kind::kSoftmax)) softmax_lanes<T>(u, n, of_kind(Kind::kSoftmax), p);
   if (has(Kind::kSquare)) {
-    const Vec<T> first = first_tau(splat(T(2 - 2 / std::sqrt(static_cast<double>(n)))));
+    const Vec<T> first = first_tau(splat(T(-2)), splat(static_cast<T>(-2 / std::sqrt(size))));
     solve_lanes<T>(Square<T>{}, u, n, first, of_kind(Kind::kSquare), p);
   }
   if (has(Kind::kLinear)) {
-    const Vec<T> first = first_tau(splat(T(1 - 1 / static_cast<double>(n))));
+    const Vec<T> first = first_tau(splat(T(-1)), splat(static_cast<T>(-1 / size)));
     solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(Kind::kLinear), p);
   }
   if (has(Kind::kGeneral)) {
-    const Mask<T> chosen = of_kind(Kind::kGeneral);
-    General<T> curve;
-    Vec<T> equal;
+    General<T> curve(0.5);
+    Vec<T> lowest{}, equal{};
     for (int lane = 0; lane < lanes; ++lane) {
       const double a = kind_of(alpha[lane]) == Kind::kGeneral ? alpha[lane] - 1 : 0.5;
-      curve.a[lane] = static_cast<T>(a);
-      curve.inverse_a[lane] = static_cast<T>(1 / a);
-      equal[lane] = static_cast<T>(-std::expm1(-a * std::log(static_cast<double>(n))) / a);
+      const double base = base_of(a);
+      curve.set(lane, a);
+      lowest[lane] = static_cast<T>((base - 1) / a);
+      equal[lane] = static_cast<T>(base == 0 ? -std::pow(size, -a) / a
+                                             : -std::expm1(-a * std::log(size)) / a);
     }
-    solve_lanes<T>(curve, u, n, first_tau(equal), chosen, p);
+    solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(Kind::kGeneral), p);
   }
   if (has(Kind::kArgmax)) argmax_lanes<T>(u, n, of_kind(Kind::kArgmax), p);
   if (has(Kind::kSteep)) {

@@ -128,17 +128,16 @@ inline void write_dense(const Curve& curve, const T* x, int64_t n, T top, T tau,
   }
 }
 
-// `support` is 1/a: entries that far below tau = 0 are out for sure.
+// `tau` is that of a one-hot row; entries with u <= tau - reach have p = 0.
 template <class T, class Curve>
-inline void solve_row(const Curve& curve, T reach, const T* x, int64_t n, T top, T* maxima,
+inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n, T top, T* maxima,
                       int64_t maxima_count, T* p, const RowScratch<T>& scratch) {
   constexpr int lanes = kLanes<T>;
   constexpr int64_t block = kBlockVectors * lanes;
-  T tau = 0;
   for (int64_t i = 0; i < maxima_count; ++i) maxima[i] -= top;
   climb<T>(curve, maxima, maxima_count, &tau, 8);
 
-  const T floor = tau - reach;  // entries with u <= floor have p = 0
+  const T floor = tau - reach;
   int64_t count = 0;
   for (int64_t j = 0, b = 0; j < n; j += block, b += lanes) {
     if (!any<T>(load(maxima + b) > floor)) continue;
@@ -216,18 +215,16 @@ inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) 
     case Kind::kSoftmax:
       return softmax_row(x, n, top, p);
     case Kind::kSquare:
-      return solve_row<T>(Square<T>{}, T(2), x, n, top, scratch.maxima, count, p, scratch);
+      return solve_row<T>(Square<T>{}, T(-2), T(0), x, n, top, scratch.maxima, count, p, scratch);
     case Kind::kLinear:
-      return solve_row<T>(Linear<T>{}, T(1), x, n, top, scratch.maxima, count, p, scratch);
+      return solve_row<T>(Linear<T>{}, T(-1), T(0), x, n, top, scratch.maxima, count, p, scratch);
     case Kind::kGeneral: {
-      const double a = alpha - 1;
-      General<T> curve;
-      curve.a = splat(static_cast<T>(a));
-      curve.inverse_a = splat(static_cast<T>(1 / a));
-      curve.scalar_a = a;
-      // A little further than 1/a, which is rounded: an entry too many costs nothing.
-      const T reach = static_cast<T>(1 / a) * (1 + 4 * std::numeric_limits<T>::epsilon());
-      return solve_row<T>(curve, reach, x, n, top, scratch.maxima, count, p, scratch);
+      const double a = alpha - 1, base = base_of(a);
+      const General<T> curve(a);
+      // A little further than base/a, which is rounded: an entry too many costs nothing.
+      const T reach = static_cast<T>(base / a) * (1 + 4 * std::numeric_limits<T>::epsilon());
+      const T lowest = static_cast<T>((base - 1) / a);
+      return solve_row<T>(curve, lowest, reach, x, n, top, scratch.maxima, count, p, scratch);
     }
     case Kind::kSteep:
       return steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);

@@ -236,11 +236,5 @@ inline Vec<float> log(Vec<float> x) {
   return power * 0.693359375f + (tail + f);
 }
 
-// log(1 + y) for y > -1, given z = 1 + y as rounded: the rounding is put back.
-template <class T>
-inline Vec<T> log1p(Vec<T> y, Vec<T> z, Vec<T> inverse_z) {
-  return log(z) + (y - (z - T(1))) * inverse_z;
-}
-
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

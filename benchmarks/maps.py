@@ -1,0 +1,171 @@
+"""Simplex maps against torch.softmax and the ``entmax`` package.
+
+    python -m benchmarks.maps [--out FILE.jsonl] [--quick] [--peers]
+
+Every row is checked against the float64 reference before it is timed. A ratio below 1 means that
+fenchel is faster than ``torch.softmax`` on the same tensor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import fenchel as fy
+from benchmarks.timing import interleave, machine
+
+SHAPES = [(25600, 50), (1024, 1024), (512, 32000), (64, 128256)]
+SCALES = [0.1, 1.0, 3.0]
+ALPHAS = [1.25, 1.5, 2.0, "row"]
+
+
+def make_alpha(alpha: float | str, rows: int) -> float | Tensor:
+    if alpha != "row":
+        return alpha
+    generator = torch.Generator().manual_seed(1)
+    return 1.05 + 0.95 * torch.rand(rows, 1, generator=generator)
+
+
+def gate(x: Tensor, alpha: float | Tensor) -> float:
+    """Largest error on some rows against the float64 reference; raises if it is not small."""
+    rows = slice(0, 64)
+    part = alpha[rows].double() if isinstance(alpha, Tensor) else alpha
+    with fy.use_backend("reference"):
+        truth = fy.entmax(x[rows].double(), part)
+    error = (fy.entmax(x, alpha)[rows].double() - truth).abs().max().item()
+    if not error <= 1e-6:
+        raise SystemExit(f"correctness gate is red: error {error:.1e} at {tuple(x.shape)}, {alpha}")
+    return error
+
+
+def forward(function: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], object]:
+    def run() -> object:
+        with torch.no_grad():
+            return function(x)
+
+    return run
+
+
+def training(function: Callable[[Tensor], Tensor], x: Tensor, grad: Tensor) -> Callable[[], object]:
+    leaf = x.clone().requires_grad_()
+
+    def run() -> object:
+        leaf.grad = None
+        function(leaf).backward(grad)
+        return leaf.grad
+
+    return run
+
+
+def peer(alpha: float | str, value: float | Tensor) -> Callable[[Tensor], Tensor]:
+    """The ``entmax`` package's fastest exact way to the same answer."""
+    import entmax
+
+    if alpha == 2.0:
+        return lambda x: entmax.sparsemax(x, dim=-1, k=min(100, x.shape[-1]))
+    if alpha == 1.5:
+        return lambda x: entmax.entmax15(x, dim=-1, k=min(100, x.shape[-1]))
+    return lambda x: entmax.entmax_bisect(x, value, dim=-1, n_iter=24)
+
+
+def measure(shape: tuple[int, int], scale: float, alpha: float | str, options) -> list[dict]:
+    generator = torch.Generator().manual_seed(0)
+    x = scale * torch.randn(shape, generator=generator)
+    grad = torch.randn(shape, generator=generator)
+    value = make_alpha(alpha, shape[0])
+    error = gate(x, value)
+
+    def ours(scores: Tensor) -> Tensor:
+        return fy.entmax(scores, value)
+
+    def dense(scores: Tensor) -> Tensor:
+        return torch.softmax(scores, -1)
+
+    seconds = 0.3 if options.quick else 1.5
+    results = []
+    for mode in ("forward", "training"):
+        wrap = forward if mode == "forward" else (lambda f, t: training(f, t, grad))
+        work = {"softmax": wrap(dense, x), "fenchel": wrap(ours, x)}
+        times = interleave(work, seconds)
+        row = {
+            "shape": shape,
+            "scale": scale,
+            "alpha": alpha,
+            "mode": mode,
+            "softmax_ms": 1e3 * times["softmax"],
+            "fenchel_ms": 1e3 * times["fenchel"],
+            "ratio": times["fenchel"] / times["softmax"],
+            "error": error,
+        }
+        if options.peers:
+            slow = interleave({"fenchel": work["fenchel"], "entmax": wrap(peer(alpha, value), x)}, 0, 3)
+            row["entmax_ms"] = 1e3 * slow["entmax"]
+            row["speedup"] = slow["entmax"] / slow["fenchel"]
+        results.append(row)
+    return results
+
+
+def call_overhead() -> dict[str, float]:
+    """Microseconds for one call on a 64 x 32 input."""
+    x = torch.randn(64, 32)
+    work = {
+        "torch.softmax": forward(lambda t: torch.softmax(t, -1), x),
+        "fy.softmax": forward(fy.softmax, x),
+        "fy.sparsemax": forward(fy.sparsemax, x),
+        "fy.entmax(1.5)": forward(lambda t: fy.entmax(t, 1.5), x),
+        "fy.entmax(1.25)": forward(lambda t: fy.entmax(t, 1.25), x),
+        "fy.entmax(1.5) training": training(lambda t: fy.entmax(t, 1.5), x, torch.randn(64, 32)),
+        "torch.softmax training": training(lambda t: torch.softmax(t, -1), x, torch.randn(64, 32)),
+    }
+    return {name: 1e6 * value for name, value in interleave(work, 1.0).items()}
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", help="append JSON lines to this file")
+    parser.add_argument("--quick", action="store_true", help="shorter timings")
+    parser.add_argument("--peers", action="store_true", help="time the entmax package too (slow)")
+    parser.add_argument("--shapes", type=int, nargs="*", help="indices into the list of shapes")
+    options = parser.parse_args()
+    print(f"{machine()}\n{fy.backends()}\n")
+    chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
+    print(f"{'shape':>13} {'scale':>5} {'alpha':>5} {'mode':>9} {'softmax':>9} {'fenchel':>9} ratio")
+    rows = []
+    for shape in chosen:
+        for scale in SCALES:
+            for alpha in ALPHAS:
+                for row in measure(shape, scale, alpha, options):
+                    rows.append(row)
+                    name = "x".join(map(str, shape))
+                    extra = f"  {row['speedup']:6.1f}x entmax" if "speedup" in row else ""
+                    print(
+                        f"{name:>13} {scale:5} {alpha:>5} {row['mode']:>9} "
+                        f"{row['softmax_ms']:7.2f}ms {row['fenchel_ms']:7.2f}ms "
+                        f"{row['ratio']:5.2f}{extra}",
+                        flush=True,
+                    )
+    for mode in ("forward", "training"):
+        ratios = [row["ratio"] for row in rows if row["mode"] == mode]
+        print(f"{mode}: geometric mean {geometric_mean(ratios):.2f}, worst {max(ratios):.2f}")
+    overhead = call_overhead()
+    for name, micro in overhead.items():
+        print(f"{name:>26}: {micro:6.1f} us on 64x32")
+    if options.out:
+        with open(options.out, "a") as out:
+            for row in rows:
+                out.write(json.dumps({**machine(), **row}) + "\n")
+            out.write(json.dumps({**machine(), "overhead_us": overhead}) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

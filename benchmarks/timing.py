@@ -1,0 +1,42 @@
+"""Interleaved medians: A B C A B C ..., never all A then all B."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def interleave(
+    work: dict[str, Callable[[], object]], seconds: float = 1.0, least: int = 5
+) -> dict[str, float]:
+    """Median seconds of each piece of work, run in turns until ``seconds`` are used up."""
+    for run in work.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in work}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(next(iter(times.values()))) < least:
+        for name, run in work.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine() -> dict[str, object]:
+    """What the numbers were measured on."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as info:
+            name = next(line.split(":")[1].strip() for line in info if "model name" in line)
+    except (OSError, StopIteration):
+        name = f"{name} (model unknown)"
+    return {
+        "cpu": name,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
