@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import hypothesis
 import pytest
 import torch
 
 import fenchel as fy
+
+with warnings.catch_warnings():
+    # torch's own forward mode scripts functions on its first use, and deprecates that itself.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import torch._decomp.decompositions_for_jvp
 
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 # In CI a failure must be the change's fault, not the draw's.

@@ -33,6 +33,10 @@ class Map:
     smooth: tuple[float | None, ...] = (None,)  # those at which it is differentiable in scores
 
     def __call__(self, scores: Tensor, param: float | Tensor | None = None, **kwargs) -> Tensor:
+        if self.name == "budget" and not isinstance(param, Tensor):
+            param = self.params[0] if param is None else param
+            if param > scores.shape[kwargs.get("dim", -1)]:  # refused as a number, not as a tensor
+                param = torch.tensor(param, dtype=torch.float64)
         if self.parameter is not None and param is not None:
             kwargs[self.parameter] = param
         return self.function(scores, **kwargs)
@@ -110,10 +114,11 @@ def assert_matches_reference(map_: Map, scores: Tensor, p: Tensor, param=None) -
     error = np.abs(got - expected)
     wrong = ~(error <= allowed) & ~(np.isnan(got) & np.isnan(expected))
     if wrong.any():
-        row = tuple(np.argwhere(wrong)[0][:-1])
+        row = tuple(int(i) for i in np.argwhere(wrong)[0][:-1])
+        of_row = np.broadcast_to(param, wrong[..., 0].size).reshape(wrong.shape[:-1])[row]
         raise AssertionError(
-            f"{map_.name}, param {param}: error {np.nanmax(np.where(wrong, error, 0)):.3g} in "
-            f"{wrong.any(-1).sum()} of {wrong[..., 0].size} rows; e.g. row {row}\n"
+            f"{map_.name}: {wrong.any(-1).sum()} of {wrong[..., 0].size} rows are wrong, by up to "
+            f"{error[wrong].max():.3g}; e.g. row {row} with param {of_row!r}\n"
             f"scores   {x[row].tolist()}\ngot      {got[row].tolist()}\n"
             f"expected {expected[row].tolist()}"
         )

@@ -290,8 +290,13 @@ def test_parameter_per_row_equals_the_rows_alone(name, dtype, n, rng):
     assert_matches_reference(map_, x, per_batch, params[:3].view(3, 1, 1))
     scalar = map_(x, params[0])
     assert_matches_reference(map_, x, scalar, params[0])
-    fully_masked = map_(torch.full_like(x, -INF), params[:, None])
-    assert (fully_masked == 0).all()
+    assert (map_(torch.full_like(x, -INF), params[:, None]) == 0).all()
+    for bad in (math.nan, INF):
+        spoilt = x.clone()
+        spoilt[1, :, n // 2] = bad
+        got = map_(spoilt, params[:, None])
+        assert got[1].isnan().all()
+        assert same_bits(got[[0, 2]], p[[0, 2]])
 
 
 @pytest.mark.parametrize(("name", "param"), [("entmax", INF), ("normmax", INF), ("normmax", 1.0)])

@@ -69,7 +69,7 @@ def test_matches_reference_on_many_rows(map_):
     checked = 0
     available = ["reference", *(["native"] if fy.backends().active == "native" else [])]
 
-    @settings(max_examples=300, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, report_multiple_bugs=False, suppress_health_check=[*HealthCheck])
     @given(
         n=lengths,
         kind=kinds,

@@ -142,6 +142,12 @@ def test_alpha_below_one_is_refused(name, alpha):
         MAPS[name](torch.zeros(3), alpha)
 
 
+def test_budget_beyond_the_length_is_refused_as_a_number():
+    with pytest.raises(fy.FenchelError, match="`k` must be at most the 3 entries"):
+        fy.budget(torch.zeros(2, 3), k=4)
+    assert fy.budget(torch.zeros(3), k=torch.tensor(4.0)).tolist() == [1, 1, 1]
+
+
 def test_fenchel_error_is_a_value_error():
     assert issubclass(fy.FenchelError, ValueError)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.kernels import _native, _reference
+from fenchel.kernels import _native, _reference, _reference_sparse
 
 _BACKENDS = ("native", "reference")
 _NATIVE_DTYPES = (torch.float32, torch.float64)
@@ -22,6 +22,9 @@ _TABLE = {
     "entmax": {"reference": _reference.entmax, "native": _native.entmax},
     "normmax": {"reference": _reference.normmax, "native": _native.normmax},
     "budget": {"reference": _reference.budget, "native": _native.budget},
+}
+_SPARSE_TABLE = {
+    "entmax": {"reference": _reference_sparse.sparse_entmax, "native": _native.sparse_entmax},
 }
 
 _requested: str | None = None  # what use_backend asked for; None = choose by tensor
@@ -47,6 +50,13 @@ def run(op: str, x: Tensor, parameter: float | Tensor, dim: int) -> Tensor:
     return _TABLE[op][choose_backend(x)](x, parameter, dim)
 
 
+def run_sparse(
+    op: str, x: Tensor, parameter: float | Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The nonzeros of ``op`` along the last axis: (indices, values, sizes, threshold)."""
+    return _SPARSE_TABLE[op][choose_backend(x)](x, parameter)
+
+
 class use_backend:
     """Choose the kernels for all following calls, or for the body of a ``with`` block.
 
@@ -67,9 +77,7 @@ class use_backend:
     def __init__(self, name: str) -> None:
         global _requested
         if name not in _BACKENDS:
-            raise FenchelError(
-                f"use_backend: expected 'native' or 'reference', but got {name!r}."
-            )
+            raise FenchelError(f"use_backend: expected 'native' or 'reference', but got {name!r}.")
         if name == "native" and _native.LIBRARY is None:
             raise FenchelError(f"use_backend('native'): {_native.REASON}")
         self.name = name

@@ -12,21 +12,37 @@ namespace FENCHEL_ISA {
 // s = p^(2 - alpha) on the support: the diagonal of entmax's Jacobian before the rank-one term.
 template <class T, Kind kind>
 inline Vec<T> sensitivity(Vec<T> p, Vec<T> exponent) {
-  // p != 0, not p > 0: a NaN row must give NaN gradients.
-  if constexpr (kind == Kind::kSoftmax) return p;
-  const Mask<T> in = p != T(0);
-  if constexpr (kind == Kind::kLinear) {
-    return in ? T(1) + (p - p) : splat(T(0));
+  if constexpr (kind == Kind::kSoftmax) {
+    return p;
   } else if constexpr (kind == Kind::kSquare) {
-    Vec<T> root;
-    for (int lane = 0; lane < kLanes<T>; ++lane) root[lane] = std::sqrt(p[lane]);
-    return root;
+    return sqrt<T>(p);
   } else {
-    return in ? exp(exponent * log(in ? p : splat(T(1)))) + (p - p) : splat(T(0));
+    // p != 0, not p > 0, and p - p added: a NaN row must give NaN gradients.
+    const Mask<T> in = p != T(0);
+    if constexpr (kind == Kind::kLinear) {
+      return in ? T(1) + (p - p) : splat(T(0));
+    } else {
+      return in ? power<T>(in ? p : splat(T(1)), exponent) + (p - p) : splat(T(0));
+    }
   }
 }
 
-// grad_x = s (g - sum(s g) / sum(s)), alpha <= 2. Where p is zero, g is not even read.
+template <class T>
+inline Vec<T> load_upto(const T* from, int part) {
+  return part == kLanes<T> ? load(from) : load_part(from, part, T(0));
+}
+
+template <class T>
+inline void store_upto(T* to, Vec<T> v, int part) {
+  if (part == kLanes<T>) {
+    store(to, v);
+  } else {
+    store_part(to, v, part);
+  }
+}
+
+// grad_x = s (g - sum(s g) / sum(s)), alpha <= 2. Where p is zero, g is not even read. In between,
+// grad_x holds s; `live` lists the vectors with a nonzero.
 template <class T, Kind kind>
 inline void entmax_backward_row(const T* p, const T* g, int64_t n, double alpha, T* grad_x,
                                 int32_t* live) {
@@ -39,22 +55,18 @@ inline void entmax_backward_row(const T* p, const T* g, int64_t n, double alpha,
     Vec<T> sum = zero, dot = zero;
     for (; j < end; j += lanes) {
       const int part = static_cast<int>(std::min<int64_t>(lanes, n - j));
-      const bool whole = part == lanes;
-      const Vec<T> value = whole ? load(p + j) : load_part(p + j, part, T(0));
+      const Vec<T> value = load_upto(p + j, part);
       const Mask<T> in = value != T(0);
+      live[live_count] = static_cast<int32_t>(j);
       if (!any<T>(in)) {
-        if (whole) {
-          store(grad_x + j, zero);
-        } else {
-          store_part(grad_x + j, zero, part);
-        }
+        store_upto(grad_x + j, zero, part);
         continue;
       }
-      live[live_count++] = static_cast<int32_t>(j);
+      ++live_count;
       const Vec<T> s = sensitivity<T, kind>(value, exponent);
-      const Vec<T> grad = whole ? load(g + j) : load_part(g + j, part, T(0));
+      store_upto(grad_x + j, s, part);
       sum += s;
-      dot += in ? s * grad : zero;
+      dot += in ? s * load_upto(g + j, part) : zero;
     }
     total += static_cast<double>(sum_lanes<T>(sum));
     weighted += static_cast<double>(sum_lanes<T>(dot));
@@ -63,16 +75,8 @@ inline void entmax_backward_row(const T* p, const T* g, int64_t n, double alpha,
   for (int64_t k = 0; k < live_count; ++k) {
     const int64_t at = live[k];
     const int part = static_cast<int>(std::min<int64_t>(lanes, n - at));
-    const bool whole = part == lanes;
-    const Vec<T> value = whole ? load(p + at) : load_part(p + at, part, T(0));
-    const Vec<T> grad = whole ? load(g + at) : load_part(g + at, part, T(0));
-    const Vec<T> out =
-        value != T(0) ? sensitivity<T, kind>(value, exponent) * (grad - mean) : zero;
-    if (whole) {
-      store(grad_x + at, out);
-    } else {
-      store_part(grad_x + at, out, part);
-    }
+    const Vec<T> s = load_upto(grad_x + at, part);
+    store_upto(grad_x + at, s != T(0) ? s * (load_upto(g + at, part) - mean) : zero, part);
   }
 }
 

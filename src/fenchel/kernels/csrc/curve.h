@@ -13,13 +13,24 @@
 namespace fenchel {
 namespace FENCHEL_ISA {
 
-enum class Kind { kSoftmax, kSquare, kLinear, kGeneral, kSteep, kArgmax, kInvalid };
+// Which path an alpha takes. kWhole3 to kWhole8: 1/(alpha - 1) is that whole number (alpha = 4/3,
+// 1.25, 1.2, ...), and powers are products. kSmall: alpha so near 1 that roundings are put back.
+enum class Kind {
+  kSoftmax, kSquare, kLinear, kWhole3, kWhole4, kWhole5, kWhole6, kWhole7, kWhole8, kGeneral,
+  kSmall, kSteep, kArgmax, kInvalid
+};
 
 inline Kind kind_of(double alpha) {
   if (alpha == 1.0) return Kind::kSoftmax;
   if (alpha == 1.5) return Kind::kSquare;
   if (alpha == 2.0) return Kind::kLinear;
-  if (alpha > 1.0 && alpha < 2.0) return Kind::kGeneral;
+  if (alpha > 1.0 && alpha < 2.0) {
+    const double inverse = 1 / (alpha - 1), whole = std::nearbyint(inverse);
+    if (whole >= 3 && whole <= 8 && std::abs(inverse - whole) < 1e-14 * whole) {
+      return static_cast<Kind>(static_cast<int>(Kind::kWhole3) + static_cast<int>(whole) - 3);
+    }
+    return inverse > 16 ? Kind::kSmall : Kind::kGeneral;
+  }
   if (alpha > 2.0) return alpha < 1e300 ? Kind::kSteep : Kind::kArgmax;
   return Kind::kInvalid;  // below 1, or NaN
 }
@@ -32,22 +43,39 @@ template <class T>
 constexpr T kSmoothSum = sizeof(T) == 4 ? T(1e-5) : T(1e-9);
 constexpr int kMaxSteps = 100;
 
+// (S - S^(1-a)) / (a D): Newton's step in tau from the sum S of p and the sum D of slopes.
+inline double newton_step(double sum, double slope, double a) {
+  const double y = a * std::log(sum);
+  const double decay = std::abs(y) < 1e-8 ? 1 - y / 2 : -std::expm1(-y) / y;
+  return sum * std::log(sum) * decay / slope;
+}
+
+template <class T>
+inline Vec<T> newton_step(Vec<T> sum, Vec<T> slope, Vec<T> a) {
+  const Vec<T> log_sum = log(sum), y = a * log_sum;
+  const Vec<T> near = T(1) - y * (T(0.5) - y * (T(1) / 6 - y * (T(1) / 24 - y * (T(1) / 120))));
+  const Mask<T> far = (y > T(0.1)) | (y < T(-0.1));
+  const Vec<T> decay = far ? (T(1) - exp(-y)) / y : near;
+  return sum * log_sum * decay / slope;
+}
+
 template <class T>
 struct Linear {  // alpha = 2, p = [w]_+
-  static constexpr T kTolerance = kTightSum<T>;
+  static constexpr bool kCheap = true;
+  Vec<T> tolerance() const { return splat(kTightSum<T>); }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     *slope = w > T(0) ? splat(T(1)) : splat(T(0));
     return value(w);
   }
   Vec<T> value(Vec<T> w) const { return larger<T>(w, splat(T(0))); }
-  // Newton's step in tau from the sum of p and of the slopes.
   Vec<T> step(Vec<T> sum, Vec<T> slope) const { return (sum - T(1)) / slope; }
   double step(double sum, double slope) const { return (sum - 1) / slope; }
 };
 
 template <class T>
 struct Square {  // alpha = 1.5, p = [w/2]_+^2
-  static constexpr T kTolerance = kSmoothSum<T>;
+  static constexpr bool kCheap = true;
+  Vec<T> tolerance() const { return splat(kSmoothSum<T>); }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     *slope = larger<T>(T(0.5) * w, splat(T(0)));
     return *slope * *slope;
@@ -56,10 +84,9 @@ struct Square {  // alpha = 1.5, p = [w/2]_+^2
     Vec<T> slope;
     return (*this)(w, &slope);
   }
+  // 2 (S - sqrt S) / D, written without the cancellation.
   Vec<T> step(Vec<T> sum, Vec<T> slope) const {
-    // 2 (S - sqrt S) / D, written without the cancellation.
-    Vec<T> root;
-    for (int lane = 0; lane < kLanes<T>; ++lane) root[lane] = std::sqrt(sum[lane]);
+    const Vec<T> root = sqrt<T>(sum);
     return T(2) * root * (sum - T(1)) / ((root + T(1)) * slope);
   }
   double step(double sum, double slope) const {
@@ -68,56 +95,84 @@ struct Square {  // alpha = 1.5, p = [w/2]_+^2
   }
 };
 
-// (1 - exp(-y)) / y for y >= 0, also for tiny y.
-inline double decay(double y) { return y < 1e-8 ? 1 - y / 2 : -std::expm1(-y) / y; }
-
-// The base for a given a: below 1/2, small p are powers high enough to hide the rounding of 1 + a w.
-inline double base_of(double a) { return a < 0.5 ? 1 : 0; }
-
-template <class T>
-struct General {  // 1 < alpha < 2, one alpha a lane
-  static constexpr T kTolerance = kTightSum<T>;
-  Vec<T> a, inverse_a, base;
-  double scalar_a;
-
-  explicit General(double value)
-      : a(splat(static_cast<T>(value))),
-        inverse_a(splat(static_cast<T>(1 / value))),
-        base(splat(static_cast<T>(base_of(value)))),
-        scalar_a(value) {}
-  void set(int lane, double value) {
-    a[lane] = static_cast<T>(value);
-    inverse_a[lane] = static_cast<T>(1 / value);
-    base[lane] = static_cast<T>(base_of(value));
-  }
-
+template <class T, int kPower>
+struct Whole {  // alpha = 1 + 1/kPower, p = [1 + w/kPower]_+^kPower
+  static constexpr bool kCheap = true;
+  Vec<T> tolerance() const { return splat(kSmoothSum<T>); }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
-    const Vec<T> y = a * w;
-    const Vec<T> z = base + y;
-    const Mask<T> in = z > T(0);
-    const Vec<T> safe = in ? z : splat(T(1));
-    const Vec<T> inverse_z = T(1) / safe;
-    // What rounding took from base + y is put back.
-    const Vec<T> lost = in ? y - (z - base) : splat(T(0));
-    const Vec<T> p = exp((log(safe) + lost * inverse_z) * inverse_a);
-    *slope = in ? p * inverse_z : splat(T(0));
-    return in ? p : splat(T(0));
+    const Vec<T> z = larger<T>(T(1) + w * (T(1) / kPower), splat(T(0)));
+    Vec<T> product = z;
+    for (int i = 2; i < kPower; ++i) product *= z;
+    *slope = product;
+    return product * z;
   }
   Vec<T> value(Vec<T> w) const {
     Vec<T> slope;
     return (*this)(w, &slope);
   }
   Vec<T> step(Vec<T> sum, Vec<T> slope) const {
-    Vec<T> out;
-    for (int lane = 0; lane < kLanes<T>; ++lane) {
-      const double log_sum = std::log(static_cast<double>(sum[lane]));
-      out[lane] = static_cast<T>(sum[lane] * log_sum * decay(a[lane] * log_sum) / slope[lane]);
-    }
-    return out;
+    return newton_step<T>(sum, slope, splat(T(1) / kPower));
   }
-  double step(double sum, double slope) const {
-    const double log_sum = std::log(sum);
-    return sum * log_sum * decay(scalar_a * log_sum) / slope;
+  double step(double sum, double slope) const { return newton_step(sum, slope, 1.0 / kPower); }
+};
+
+// The base for a given a: below 1/2, small p are powers high enough to hide the rounding of 1 + a w.
+inline double base_of(double a) { return a < 0.5 ? 1 : 0; }
+
+template <class T>
+struct General {  // 1 < alpha < 2, one alpha a lane
+  static constexpr bool kCheap = false;
+  Vec<T> a, inverse_a, base, done;
+  double scalar_a;
+
+  explicit General(double value) : scalar_a(value) {
+    for (int lane = 0; lane < kLanes<T>; ++lane) set(lane, value);
+  }
+  void set(int lane, double value) {
+    a[lane] = static_cast<T>(value);
+    inverse_a[lane] = static_cast<T>(1 / value);
+    base[lane] = static_cast<T>(base_of(value));
+    // The last step is taken along the curve's tangent (see `settle`), whose error is of third
+    // order where p is smooth; towards alpha = 2, p has ever more of a corner at 0.
+    const double smooth = sizeof(T) == 4 ? 1e-3 : 1e-7, sharp = sizeof(T) == 4 ? 1e-6 : 1e-14;
+    done[lane] = static_cast<T>(value <= 0.5 ? smooth : sharp);
+  }
+  Vec<T> tolerance() const { return done; }
+  Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
+    const Vec<T> z = base + a * w;
+    const Mask<T> in = z > std::numeric_limits<T>::min();
+    const Vec<T> p = power<T>(z, inverse_a);
+    *slope = in ? p * rough_inverse<T>(z) : splat(T(0));
+    return in ? p : splat(T(0));
+  }
+  // p after a small step of tau, from p and its slope before: to second order.
+  Vec<T> settle(Vec<T> p, Vec<T> slope, Vec<T> step) const {
+    const Vec<T> change = slope * step;
+    const Mask<T> in = p > change;
+    const Vec<T> bend = T(0.5) * (T(1) - a) * change * change / (in ? p : splat(T(1)));
+    return in ? (p - change) + bend : splat(T(0));
+  }
+  Vec<T> step(Vec<T> sum, Vec<T> slope) const { return newton_step<T>(sum, slope, a); }
+  double step(double sum, double slope) const { return newton_step(sum, slope, scalar_a); }
+};
+
+template <class T>
+struct Small : General<T> {  // alpha within 1/16 of 1, base 1: what rounding took from 1 + a w counts
+  static constexpr bool kCheap = true;
+  using General<T>::General;
+  Vec<T> tolerance() const { return splat(kSmoothSum<T>); }
+  Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
+    const Vec<T> y = this->a * w, z = T(1) + y;
+    const Mask<T> in = z > std::numeric_limits<T>::min();
+    const Vec<T> inverse_z = T(1) / (in ? z : splat(T(1)));
+    const Vec<T> lost = y - (z - T(1));
+    const Vec<T> p = exp((log(in ? z : splat(T(1))) + lost * inverse_z) * this->inverse_a);
+    *slope = in ? p * inverse_z : splat(T(0));
+    return in ? p : splat(T(0));
+  }
+  Vec<T> value(Vec<T> w) const {
+    Vec<T> slope;
+    return (*this)(w, &slope);
   }
 };
 

@@ -5,6 +5,8 @@
 // while the others go on, so its result is the same in any batch.
 #pragma once
 
+#include <algorithm>
+
 #include "curve.h"
 #include "steep.h"
 #include "table.h"
@@ -14,58 +16,90 @@ namespace FENCHEL_ISA {
 
 constexpr int64_t kShortRow = 160;
 
-// Scratch of a group: u and p transposed, then doubles for a steep row.
+// Scratch of a group: u, p, and p and slopes while solving, transposed; then doubles for a steep row.
 template <class T>
 constexpr size_t lane_scratch_bytes(int64_t n) {
-  return 2 * n * kVectorBytes + steep_scratch_bytes(n);
+  return 4 * (n + kLanes<T>) * kVectorBytes + steep_scratch_bytes(n);
 }
 
+// Rows `row` to `row + count` into lanes; lanes beyond repeat the first row. Writes up to
+// kLanes - 1 vectors past u[n].
 template <class T>
 inline void transpose_in(const T* x, const Layout& at, int64_t row, int count, Vec<T>* u) {
-  T* flat = reinterpret_cast<T*>(u);
   constexpr int lanes = kLanes<T>;
+  const T* from[lanes];
+  for (int lane = 0; lane < lanes; ++lane) from[lane] = x + at.start(row + (lane < count ? lane : 0));
   if (at.inner == 1) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      const T* from = x + (row + (lane < count ? lane : 0)) * at.n;
-      for (int64_t j = 0; j < at.n; ++j) flat[j * lanes + lane] = from[j];
+    for (int64_t j = 0; j < at.n; j += lanes) {
+      const int part = static_cast<int>(std::min<int64_t>(lanes, at.n - j));
+      for (int lane = 0; lane < lanes; ++lane) {
+        u[j + lane] = part == lanes ? load(from[lane] + j) : load_part(from[lane] + j, part, T(0));
+      }
+      transpose<T>(u + j);
     }
     return;
   }
-  for (int lane = 0; lane < lanes; ++lane) {
-    const T* from = x + at.start(row + (lane < count ? lane : 0));
-    for (int64_t j = 0; j < at.n; ++j) flat[j * lanes + lane] = from[j * at.inner];
+  for (int64_t j = 0; j < at.n; ++j) {
+    for (int lane = 0; lane < lanes; ++lane) u[j][lane] = from[lane][j * at.inner];
   }
 }
 
+// The way back; p is overwritten, up to kLanes - 1 vectors past p[n].
 template <class T>
-inline void transpose_out(const Vec<T>* p, const Layout& at, int64_t row, int count, T* out) {
-  const T* flat = reinterpret_cast<const T*>(p);
+inline void transpose_out(Vec<T>* p, const Layout& at, int64_t row, int count, T* out) {
   constexpr int lanes = kLanes<T>;
-  for (int lane = 0; lane < count; ++lane) {
-    T* to = out + at.start(row + lane);
-    for (int64_t j = 0; j < at.n; ++j) to[j * at.inner] = flat[j * lanes + lane];
+  T* to[lanes];
+  for (int lane = 0; lane < count; ++lane) to[lane] = out + at.start(row + lane);
+  if (at.inner == 1) {
+    for (int64_t j = 0; j < at.n; j += lanes) {
+      const int part = static_cast<int>(std::min<int64_t>(lanes, at.n - j));
+      transpose<T>(p + j);
+      for (int lane = 0; lane < count; ++lane) {
+        if (part == lanes) {
+          store(to[lane] + j, p[j + lane]);
+        } else {
+          store_part(to[lane] + j, p[j + lane], part);
+        }
+      }
+    }
+    return;
+  }
+  for (int64_t j = 0; j < at.n; ++j) {
+    for (int lane = 0; lane < count; ++lane) to[lane][j * at.inner] = p[j][lane];
   }
 }
 
-// p of the lanes in `chosen`, for one curve.
+// p of the lanes in `chosen`, for one curve. A curve that is not cheap keeps p and its slopes from
+// the last step in `kept` and corrects them, instead of being evaluated once more.
 template <class T, class Curve>
 inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> tau, Mask<T> chosen,
-                        Vec<T>* p) {
+                        Vec<T>* p, Vec<T>* kept) {
+  Vec<T>* slopes = kept + n;
   Vec<T> rest = splat(T(0));
+  const Vec<T> limit = T(1) + curve.tolerance();
   for (int step = 0; step < kMaxSteps; ++step) {
-    Vec<T> sum = splat(T(0)), slopes = splat(T(0)), slope;
+    Vec<T> sum = splat(T(0)), total_slope = splat(T(0)), slope;
     for (int64_t j = 0; j < n; ++j) {
-      sum += curve(u[j] - tau, &slope);
-      slopes += slope;
+      const Vec<T> value = curve(u[j] - tau, &slope);
+      if constexpr (!Curve::kCheap) {
+        kept[j] = value;
+        slopes[j] = slope;
+      }
+      sum += value;
+      total_slope += slope;
     }
-    rest = curve.step(sum, slopes);
+    rest = curve.step(sum, total_slope);
     const Vec<T> next = tau + rest;
-    const Mask<T> moves = chosen & (sum > T(1) + Curve::kTolerance) & (next > tau);
+    const Mask<T> moves = chosen & (sum > limit) & (next > tau);
     if (!any<T>(moves)) break;
     tau = moves ? next : tau;
   }
   for (int64_t j = 0; j < n; ++j) {
-    p[j] = chosen ? curve.value((u[j] - tau) - rest) : p[j];
+    if constexpr (Curve::kCheap) {
+      p[j] = chosen ? curve.value((u[j] - tau) - rest) : p[j];
+    } else {
+      p[j] = chosen ? curve.settle(kept[j], slopes[j], rest) : p[j];
+    }
   }
 }
 
@@ -91,8 +125,9 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
   constexpr int lanes = kLanes<T>;
   const int64_t n = at.n;
   Vec<T>* u = static_cast<Vec<T>*>(memory);
-  Vec<T>* p = u + n;
-  double* doubles = reinterpret_cast<double*>(p + n);
+  Vec<T>* p = u + n + lanes;
+  Vec<T>* kept = p + n + lanes;
+  double* doubles = reinterpret_cast<double*>(kept + 2 * n);
   transpose_in(x, at, row, count, u);
 
   Vec<T> top = splat(-kInf<T>);
@@ -132,25 +167,37 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
   if (has(Kind::kSoftmax)) softmax_lanes<T>(u, n, of_kind(Kind::kSoftmax), p);
   if (has(Kind::kSquare)) {
     const Vec<T> first = first_tau(splat(T(-2)), splat(static_cast<T>(-2 / std::sqrt(size))));
-    solve_lanes<T>(Square<T>{}, u, n, first, of_kind(Kind::kSquare), p);
+    solve_lanes<T>(Square<T>{}, u, n, first, of_kind(Kind::kSquare), p, kept);
   }
   if (has(Kind::kLinear)) {
     const Vec<T> first = first_tau(splat(T(-1)), splat(static_cast<T>(-1 / size)));
-    solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(Kind::kLinear), p);
+    solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(Kind::kLinear), p, kept);
   }
-  if (has(Kind::kGeneral)) {
-    General<T> curve(0.5);
+  const auto solve_whole = [&](auto curve, Kind kind, double a) {
+    if (!has(kind)) return;
+    const T equal = static_cast<T>(-std::expm1(-a * std::log(size)) / a);
+    solve_lanes<T>(curve, u, n, first_tau(splat(T(0)), splat(equal)), of_kind(kind), p, kept);
+  };
+  solve_whole(Whole<T, 3>{}, Kind::kWhole3, 1.0 / 3);
+  solve_whole(Whole<T, 4>{}, Kind::kWhole4, 1.0 / 4);
+  solve_whole(Whole<T, 5>{}, Kind::kWhole5, 1.0 / 5);
+  solve_whole(Whole<T, 6>{}, Kind::kWhole6, 1.0 / 6);
+  solve_whole(Whole<T, 7>{}, Kind::kWhole7, 1.0 / 7);
+  solve_whole(Whole<T, 8>{}, Kind::kWhole8, 1.0 / 8);
+  const auto solve_general = [&](auto curve, Kind kind) {
+    if (!has(kind)) return;
     Vec<T> lowest{}, equal{};
     for (int lane = 0; lane < lanes; ++lane) {
-      const double a = kind_of(alpha[lane]) == Kind::kGeneral ? alpha[lane] - 1 : 0.5;
-      const double base = base_of(a);
+      const double a = kind_of(alpha[lane]) == kind ? alpha[lane] - 1 : curve.scalar_a;
+      const double base = base_of(a), shrink = -std::expm1(-a * std::log(size));
       curve.set(lane, a);
       lowest[lane] = static_cast<T>((base - 1) / a);
-      equal[lane] = static_cast<T>(base == 0 ? -std::pow(size, -a) / a
-                                             : -std::expm1(-a * std::log(size)) / a);
+      equal[lane] = static_cast<T>((base - 1 + shrink) / a);
     }
-    solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(Kind::kGeneral), p);
-  }
+    solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(kind), p, kept);
+  };
+  solve_general(General<T>(0.5), Kind::kGeneral);
+  solve_general(Small<T>(0.01), Kind::kSmall);
   if (has(Kind::kArgmax)) argmax_lanes<T>(u, n, of_kind(Kind::kArgmax), p);
   if (has(Kind::kSteep)) {
     T* flat_p = reinterpret_cast<T*>(p);

@@ -1,8 +1,8 @@
 // Entmax of one long row, without a sort and almost without reading the row twice.
 //
 // Pass 1 keeps the lane-wise maxima of each block of vectors. They are entries of the row, so tau
-// of them alone lies left of the row's tau and already tells most entries that they are out. Pass
-// 2 visits only blocks that have an entry above it and copies those entries (value, index) to
+// of them alone lies left of the row's tau and already tells most entries that they are out (and
+// maxima of maxima tell the same of most maxima). Pass 2 visits only blocks that have an entry above it and copies those entries (value, index) to
 // scratch, where Newton goes on. Pass 3 writes zeros and the few others.
 #pragma once
 
@@ -19,91 +19,120 @@ template <class T>
 struct RowScratch {
   T* maxima;         // lane-wise maxima of each block
   T* candidates;     // u of entries that may be in the support
+  T* values;         // their p
+  T* slopes;         // and slopes
   int32_t* indices;  // where they stand in the row
   double* doubles;   // for a steep row
 
+  static size_t padded(int64_t n) { return n + 4 * kLanes<T>; }
   static size_t bytes(int64_t n) {
-    const size_t padded = n + 4 * kLanes<T>;
-    return padded * (2 * sizeof(T) + sizeof(int32_t)) + steep_scratch_bytes(n) + 256;
+    return padded(n) * (4 * sizeof(T) + sizeof(int32_t)) + steep_scratch_bytes(n);
   }
   RowScratch(void* memory, int64_t n) {
-    const size_t padded = n + 4 * kLanes<T>;
     doubles = static_cast<double*>(memory);
     maxima = reinterpret_cast<T*>(doubles + 2 * n);
-    candidates = maxima + padded;
-    indices = reinterpret_cast<int32_t*>(candidates + padded);
+    candidates = maxima + padded(n);
+    values = candidates + padded(n);
+    slopes = values + padded(n);
+    indices = reinterpret_cast<int32_t*>(slopes + padded(n));
   }
 };
 
-// Sums of p and of slopes over packed entries, blockwise in T and across blocks in double.
+// Sums of p and of slopes over packed entries, blockwise in T and across blocks in double. With
+// `values` and `slopes`, keeps both. u is padded: whole vectors are read and written.
 template <class T, class Curve>
-inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* sum,
-                 double* slopes) {
+inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* sum, double* slope_sum,
+                 T* values, T* slopes) {
   constexpr int lanes = kLanes<T>;
   const Vec<T> shift = splat(tau);
   double total = 0, total_slope = 0;
   int64_t j = 0;
+  const auto add = [&](Vec<T> w, int64_t at, Vec<T>* s, Vec<T>* d) {
+    Vec<T> slope;
+    const Vec<T> value = curve(w, &slope);
+    if constexpr (!Curve::kCheap) {
+      if (values != nullptr) {
+        store(values + at, value);
+        store(slopes + at, slope);
+      }
+    }
+    *s += value;
+    *d += slope;
+  };
   while (j < count) {
     const int64_t end = std::min<int64_t>(count, j + 64 * lanes);
-    Vec<T> s0 = splat(T(0)), d0 = s0, s1 = s0, d1 = s0, slope;
+    Vec<T> s0 = splat(T(0)), d0 = s0, s1 = s0, d1 = s0;
     for (; j + 2 * lanes <= end; j += 2 * lanes) {
-      s0 += curve(load(u + j) - shift, &slope);
-      d0 += slope;
-      s1 += curve(load(u + j + lanes) - shift, &slope);
-      d1 += slope;
+      add(load(u + j) - shift, j, &s0, &d0);
+      add(load(u + j + lanes) - shift, j + lanes, &s1, &d1);
     }
     for (; j < end; j += lanes) {
       const int part = static_cast<int>(std::min<int64_t>(lanes, end - j));
-      s0 += curve(load_part(u + j, part, -kInf<T>) - shift, &slope);
-      d0 += slope;
+      add(load_part(u + j, part, -kInf<T>) - shift, j, &s0, &d0);
     }
     total += static_cast<double>(sum_lanes<T>(s0 + s1));
     total_slope += static_cast<double>(sum_lanes<T>(d0 + d1));
   }
   *sum = total;
-  *slopes = total_slope;
+  *slope_sum = total_slope;
 }
 
-// Newton from tau over packed entries; at most max_steps. Returns the step not taken.
+// Newton from tau, which is left of the root, over packed entries; at most max_steps. Starts at
+// `guess` if that is larger: from right of the root, Newton's first step leads left of it, and the
+// lower end stays tau. Returns the step not taken.
 template <class T, class Curve>
-inline T climb(const Curve& curve, const T* u, int64_t count, T* tau, int max_steps) {
-  double sum, slopes;
+inline T climb(const Curve& curve, const T* u, int64_t count, T* tau, int max_steps,
+               T* values = nullptr, T* slopes = nullptr, T guess = -kInf<T>) {
+  const double tolerance = static_cast<double>(curve.tolerance()[0]);
+  const T lowest = *tau;
+  bool guessed = guess > lowest;
+  if (guessed) *tau = guess;
   for (int step = 0;; ++step) {
-    sums<T>(curve, u, count, *tau, &sum, &slopes);
-    const double rest = curve.step(sum, slopes);
+    double sum, slope;
+    sums<T>(curve, u, count, *tau, &sum, &slope, values, slopes);
+    const double rest = curve.step(sum, slope);
     const T next = static_cast<T>(*tau + rest);
-    if (sum <= 1 + static_cast<double>(Curve::kTolerance) || !(next > *tau) || step == max_steps) {
+    if (guessed && sum < 1 - tolerance) {
+      *tau = std::max(next, lowest);
+    } else if (sum <= 1 + tolerance || !(next > *tau) || step == max_steps) {
       return static_cast<T>(rest);
+    } else {
+      *tau = next;
     }
-    *tau = next;
+    guessed = false;
   }
 }
 
-// Lane-wise maxima of each block of x into `maxima` (count returned); the row's maximum and whether
-// it holds a NaN.
+// Lane-wise maxima of each block of x into `maxima` (count returned); the row's maximum and sum,
+// and whether it holds a NaN.
 template <class T>
-inline int64_t block_maxima(const T* x, int64_t n, T* maxima, T* top, bool* has_nan) {
+inline int64_t block_maxima(const T* x, int64_t n, T* maxima, T* top, double* total,
+                            bool* has_nan) {
   constexpr int lanes = kLanes<T>;
   constexpr int64_t block = kBlockVectors * lanes;
   Vec<T> best = splat(-kInf<T>);
   Mask<T> nan = splat(T(0)) != splat(T(0));
   int64_t count = 0;
+  *total = 0;
   for (int64_t j = 0; j < n; j += block, count += lanes) {
-    Vec<T> here = splat(-kInf<T>);
+    Vec<T> here = splat(-kInf<T>), sum = splat(T(0));
     if (j + block <= n) {
       for (int v = 0; v < kBlockVectors; ++v) {
         const Vec<T> value = load(x + j + v * lanes);
         nan |= value != value;
+        sum += value;
         here = larger<T>(value, here);
       }
     } else {
       for (int64_t i = j; i < n; i += lanes) {
-        const Vec<T> value =
-            load_part(x + i, static_cast<int>(std::min<int64_t>(lanes, n - i)), -kInf<T>);
+        const int part = static_cast<int>(std::min<int64_t>(lanes, n - i));
+        const Vec<T> value = load_part(x + i, part, -kInf<T>);
         nan |= value != value;
+        sum += load_part(x + i, part, T(0));
         here = larger<T>(value, here);
       }
     }
+    *total += static_cast<double>(sum_lanes<T>(sum));
     store(maxima + count, here);
     best = larger<T>(here, best);
   }
@@ -117,54 +146,87 @@ inline void fill_row(T* p, int64_t n, T value) {
   for (int64_t j = 0; j < n; ++j) p[j] = value;
 }
 
-template <class T, class Curve>
-inline void write_dense(const Curve& curve, const T* x, int64_t n, T top, T tau, T rest, T* p) {
-  constexpr int lanes = kLanes<T>;
-  int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) store(p + j, curve.value(((load(x + j) - top) - tau) - rest));
-  if (j < n) {
-    const int part = static_cast<int>(n - j);
-    store_part(p + j, curve.value(((load_part(x + j, part, -kInf<T>) - top) - tau) - rest), part);
-  }
+// A tau for 1.5 < alpha < 2 from the exact ones at 1.5 and at 2, which cost far less to find: log p
+// of the largest entry is nearly linear in alpha. `tau` is left of the root, with base 0.
+template <class T>
+inline T guess_between(const General<T>& curve, const T* u, int64_t count, T tau) {
+  const double a = curve.scalar_a;
+  if (a < 0.5) return -kInf<T>;
+  // p of the largest entry, too large at tau, grows with alpha: too large at 1.5 too, left there.
+  const double p_max = std::pow(-a * static_cast<double>(tau), 1 / a);
+  T at_square = static_cast<T>(-2 * std::sqrt(p_max)), at_linear = T(-1);
+  climb<T>(Square<T>{}, u, count, &at_square, 4);
+  climb<T>(Linear<T>{}, u, count, &at_linear, 6);
+  const double log_square = 2 * std::log(-0.5 * static_cast<double>(at_square));
+  const double log_linear = std::log(-static_cast<double>(at_linear));
+  const double log_p = log_square + (a - 0.5) / 0.5 * (log_linear - log_square);
+  return static_cast<T>(-std::exp(a * std::min(log_p, 0.0)) / a);
 }
 
-// `tau` is that of a one-hot row; entries with u <= tau - reach have p = 0.
+// `tau` is a first guess left of the root; entries with u <= tau - reach have p = 0.
 template <class T, class Curve>
-inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n, T top, T* maxima,
+inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n, T top,
                       int64_t maxima_count, T* p, const RowScratch<T>& scratch) {
   constexpr int lanes = kLanes<T>;
   constexpr int64_t block = kBlockVectors * lanes;
+  T* maxima = scratch.maxima;
   for (int64_t i = 0; i < maxima_count; ++i) maxima[i] -= top;
-  climb<T>(curve, maxima, maxima_count, &tau, 8);
-
+  int64_t coarse_count = 0;
+  for (int64_t i = 0; i < maxima_count; i += block, coarse_count += lanes) {
+    Vec<T> best = load(maxima + i);
+    const int64_t end = std::min<int64_t>(maxima_count, i + block);
+    for (int64_t k = i + lanes; k < end; k += lanes) best = larger<T>(load(maxima + k), best);
+    store(scratch.values + coarse_count, best);
+  }
+  climb<T>(curve, scratch.values, coarse_count, &tau, 8);
+  int64_t alive = 0;
+  for (int64_t i = 0; i < maxima_count; i += lanes) {
+    const Vec<T> u = load(maxima + i);
+    alive += append(scratch.candidates + alive, scratch.indices + alive, u, bits<T>(u > tau - reach),
+                    0);
+  }
+  if (alive < maxima_count / 2) climb<T>(curve, scratch.candidates, alive, &tau, 8);
   const T floor = tau - reach;
+  // Of a block's column with its maximum alive, about a third of the entries are.
+  const bool dense = alive > maxima_count / 2;
   int64_t count = 0;
-  for (int64_t j = 0, b = 0; j < n; j += block, b += lanes) {
-    if (!any<T>(load(maxima + b) > floor)) continue;
-    const int64_t end = std::min<int64_t>(n, j + block);
-    for (int64_t i = j; i < end; i += lanes) {
-      const int part = static_cast<int>(std::min<int64_t>(lanes, end - i));
-      const Vec<T> u = (part == lanes ? load(x + i) : load_part(x + i, part, -kInf<T>)) - top;
-      uint32_t selected = bits<T>(u > floor);
-      append(scratch.candidates + count, u, selected);
-      while (selected != 0) {
-        scratch.indices[count++] = static_cast<int32_t>(i) + __builtin_ctz(selected);
-        selected &= selected - 1;
+  if (dense) {
+    for (int64_t j = 0; j < n; ++j) scratch.candidates[j] = x[j] - top;
+    count = n;
+  } else {
+    for (int64_t j = 0, b = 0; j < n; j += block, b += lanes) {
+      if (!any<T>(load(maxima + b) > floor)) continue;
+      const int64_t end = std::min<int64_t>(n, j + block);
+      for (int64_t i = j; i < end; i += lanes) {
+        const int part = static_cast<int>(std::min<int64_t>(lanes, end - i));
+        const Vec<T> u = (part == lanes ? load(x + i) : load_part(x + i, part, -kInf<T>)) - top;
+        count += append(scratch.candidates + count, scratch.indices + count, u,
+                        bits<T>(u > floor), static_cast<int32_t>(i));
       }
     }
   }
-  const T rest = climb<T>(curve, scratch.candidates, count, &tau, kMaxSteps);
-
-  if (count > n / 8) {
-    write_dense<T>(curve, x, n, top, tau, rest, p);
-    return;
-  }
-  std::memset(p, 0, n * sizeof(T));
+  T guess = -kInf<T>;
+  if constexpr (!Curve::kCheap) guess = guess_between<T>(curve, scratch.candidates, count, tau);
+  const T rest = climb<T>(curve, scratch.candidates, count, &tau, kMaxSteps, scratch.values,
+                          scratch.slopes, guess);
+  if (!dense) std::memset(p, 0, n * sizeof(T));
   for (int64_t c = 0; c < count; c += lanes) {
-    T values[lanes];
-    store<T>(values, curve.value((load(scratch.candidates + c) - tau) - rest));
+    Vec<T> value;
+    if constexpr (Curve::kCheap) {
+      value = curve.value((load(scratch.candidates + c) - tau) - rest);
+    } else {
+      value = curve.settle(load(scratch.values + c), load(scratch.slopes + c), splat(rest));
+    }
     const int part = static_cast<int>(std::min<int64_t>(lanes, count - c));
-    for (int lane = 0; lane < part; ++lane) p[scratch.indices[c + lane]] = values[lane];
+    if (dense) {
+      if (part == lanes) {
+        store(p + c, value);
+      } else {
+        store_part(p + c, value, part);
+      }
+    } else {
+      for (int lane = 0; lane < part; ++lane) p[scratch.indices[c + lane]] = value[lane];
+    }
   }
 }
 
@@ -206,26 +268,47 @@ template <class T>
 inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) {
   const RowScratch<T> scratch(memory, n);
   T top;
+  double total;
   bool has_nan;
-  const int64_t count = block_maxima(x, n, scratch.maxima, &top, &has_nan);
+  const int64_t count = block_maxima(x, n, scratch.maxima, &top, &total, &has_nan);
   const Kind kind = kind_of(alpha);
   if (has_nan || top == kInf<T> || kind == Kind::kInvalid) return fill_row(p, n, kNaN<T>);
   if (top == -kInf<T>) return fill_row(p, n, T(0));
+  // A first tau: that of a one-hot row, or what it would be were all entries equal to their mean
+  // (the sum would then be no larger, by convexity), less what rounding may have added.
+  const double size = static_cast<double>(n), a = alpha - 1, base = base_of(a);
+  const double mean = total / size - static_cast<double>(top);
+  const double grain = 64 * static_cast<double>(std::numeric_limits<T>::epsilon());
+  const double equal = mean + (base - 1 - std::expm1(-a * std::log(size))) / a;
+  const double first = std::max((base - 1) / a, equal - grain * std::abs(equal));
+  const auto solve = [&](const auto& curve) {
+    // A little further than base/a, which is rounded: an entry too many costs nothing.
+    const T reach = static_cast<T>(base / a) * (1 + 4 * std::numeric_limits<T>::epsilon());
+    solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, count, p, scratch);
+  };
   switch (kind) {
     case Kind::kSoftmax:
       return softmax_row(x, n, top, p);
     case Kind::kSquare:
-      return solve_row<T>(Square<T>{}, T(-2), T(0), x, n, top, scratch.maxima, count, p, scratch);
+      return solve(Square<T>{});
     case Kind::kLinear:
-      return solve_row<T>(Linear<T>{}, T(-1), T(0), x, n, top, scratch.maxima, count, p, scratch);
-    case Kind::kGeneral: {
-      const double a = alpha - 1, base = base_of(a);
-      const General<T> curve(a);
-      // A little further than base/a, which is rounded: an entry too many costs nothing.
-      const T reach = static_cast<T>(base / a) * (1 + 4 * std::numeric_limits<T>::epsilon());
-      const T lowest = static_cast<T>((base - 1) / a);
-      return solve_row<T>(curve, lowest, reach, x, n, top, scratch.maxima, count, p, scratch);
-    }
+      return solve(Linear<T>{});
+    case Kind::kWhole3:
+      return solve(Whole<T, 3>{});
+    case Kind::kWhole4:
+      return solve(Whole<T, 4>{});
+    case Kind::kWhole5:
+      return solve(Whole<T, 5>{});
+    case Kind::kWhole6:
+      return solve(Whole<T, 6>{});
+    case Kind::kWhole7:
+      return solve(Whole<T, 7>{});
+    case Kind::kWhole8:
+      return solve(Whole<T, 8>{});
+    case Kind::kGeneral:
+      return solve(General<T>(a));
+    case Kind::kSmall:
+      return solve(Small<T>(a));
     case Kind::kSteep:
       return steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
     default:

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <atomic>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "backward.h"
 #include "entmax_lanes.h"
 #include "entmax_row.h"
@@ -61,8 +65,25 @@ int for_contiguous_rows(const T* x, T* out, const Layout& at, size_t bytes, cons
   });
 }
 
+// Fresh memory of this size comes from the kernel page by page, at a cost above that of the map;
+// huge pages, where the machine grants them on request, take most of that away.
+inline void ask_for_huge_pages(void* memory, int64_t bytes) {
+#if defined(__linux__)
+  constexpr intptr_t kHugePage = intptr_t(1) << 21;
+  if (bytes < 4 * kHugePage) return;
+  const intptr_t address = reinterpret_cast<intptr_t>(memory);
+  const intptr_t first = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const intptr_t last = (address + bytes) / kHugePage * kHugePage;
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // only advice: may fail
+#else
+  (void)memory;
+  (void)bytes;
+#endif
+}
+
 template <class T>
 int entmax_forward(const T* x, T* p, const Layout& at) {
+  ask_for_huge_pages(p, at.rows() * at.n * static_cast<int64_t>(sizeof(T)));
   if (at.n <= kShortRow) {
     return for_rows(at, kLanes<T>, lane_scratch_bytes<T>(at.n),
                     [&](int64_t row, int64_t count, void* memory) {
@@ -128,6 +149,7 @@ int for_contiguous_pairs(const T* p, const T* g, T* out, const Layout& at, size_
 template <class T>
 int entmax_backward(const T* p, const T* g, T* grad_x, double* grad_alpha, const Layout& at) {
   const int64_t n = at.n;
+  ask_for_huge_pages(grad_x, at.rows() * n * static_cast<int64_t>(sizeof(T)));
   return for_contiguous_pairs(
       p, g, grad_x, at, (n + 1) * sizeof(int32_t),
       [&](int64_t row, const T* value, const T* grad, T* out, void* memory) {
@@ -143,14 +165,15 @@ int entmax_backward(const T* p, const T* g, T* grad_x, double* grad_alpha, const
           case Kind::kLinear:
             entmax_backward_row<T, Kind::kLinear>(value, grad, n, alpha, out, live);
             break;
-          case Kind::kGeneral:
-            entmax_backward_row<T, Kind::kGeneral>(value, grad, n, alpha, out, live);
-            break;
           case Kind::kSteep:
             entmax_backward_steep(value, grad, n, alpha, out);
             break;
-          default:  // argmax is flat; a NaN row (alpha below 1) stays NaN
+          case Kind::kArgmax:
+          case Kind::kInvalid:  // argmax is flat; a NaN row (alpha below 1) stays NaN
             for (int64_t j = 0; j < n; ++j) out[j] = value[j] - value[j];
+            break;
+          default:
+            entmax_backward_row<T, Kind::kGeneral>(value, grad, n, alpha, out, live);
         }
         if (grad_alpha != nullptr) grad_alpha[row] = entmax_grad_alpha(value, grad, n, alpha);
       });

@@ -144,44 +144,130 @@ inline bool any(Mask<T> m) {
   return bits<T>(m) != 0;
 }
 
+// Sum and maximum over the lanes, in a fixed order.
 template <class T>
 inline T sum_lanes(Vec<T> v) {
-  // Pairwise, in a fixed order.
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_reduce_add_ps((__m512)v);
+  } else {
+    return _mm512_reduce_add_pd((__m512d)v);
+  }
+#else
   T part[kLanes<T>];
   store(part, v);
   for (int width = kLanes<T> / 2; width > 0; width /= 2) {
     for (int lane = 0; lane < width; ++lane) part[lane] += part[lane + width];
   }
   return part[0];
+#endif
 }
 
 template <class T>
 inline T max_lanes(Vec<T> v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_reduce_max_ps((__m512)v);
+  } else {
+    return _mm512_reduce_max_pd((__m512d)v);
+  }
+#else
   T best = v[0];
   for (int lane = 1; lane < kLanes<T>; ++lane) best = v[lane] > best ? v[lane] : best;
   return best;
+#endif
 }
 
-// Appends the lanes of v whose bit is set to `to`; up to kLanes entries behind them are written
-// over too. Returns how many were appended.
 template <class T>
-inline int append(T* to, Vec<T> v, uint32_t selected) {
+inline Vec<T> sqrt(Vec<T> v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    // Four times as fast as the instruction: 14 bits, then one Newton step; 0 and NaN stay.
+    const Vec<T> r = (Vec<T>)_mm512_rsqrt14_ps((__m512)v), root = v * r;
+    return v == T(0) ? v : root * (T(1.5) - T(0.5) * root * r);
+  }
+#endif
+  for (int lane = 0; lane < kLanes<T>; ++lane) v[lane] = std::sqrt(v[lane]);
+  return v;
+}
+
+// 1/v to about three digits or better: enough for the slope in a Newton step.
+template <class T>
+inline Vec<T> rough_inverse(Vec<T> v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return (Vec<T>)_mm512_rcp14_ps((__m512)v);
+  } else {
+    return T(1) / v;
+  }
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4) {
+    return (Vec<T>)_mm256_rcp_ps((__m256)v);
+  } else {
+    return T(1) / v;
+  }
+#else
+  return T(1) / v;
+#endif
+}
+
+// Appends the lanes of v whose bit is set to `to`, and their positions (lane + offset) to
+// `positions`; up to kLanes entries behind them are written over too. Returns how many.
+template <class T>
+inline int append(T* to, int32_t* positions, Vec<T> v, uint32_t selected, int32_t offset) {
 #if defined(__AVX512F__)
   // Compress in a register and store whole: compressing into memory is microcoded on some CPUs.
   if constexpr (sizeof(T) == 4) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i here = _mm512_add_epi32(lane, _mm512_set1_epi32(offset));
     store<T>(to, (Vec<T>)_mm512_maskz_compress_ps((__mmask16)selected, (__m512)v));
-  } else {
-    store<T>(to, (Vec<T>)_mm512_maskz_compress_pd((__mmask8)selected, (__m512d)v));
+    _mm512_storeu_si512(positions, _mm512_maskz_compress_epi32((__mmask16)selected, here));
+    return __builtin_popcount(selected);
   }
-  return __builtin_popcount(selected);
-#else
+#endif
   int count = 0;
   while (selected != 0) {
-    to[count++] = v[__builtin_ctz(selected)];
+    const int lane = __builtin_ctz(selected);
+    to[count] = v[lane];
+    positions[count++] = offset + lane;
     selected &= selected - 1;
   }
   return count;
+}
+
+// Lane i of the result is entry order[i] of a followed by b.
+template <class T>
+inline Vec<T> shuffle(Vec<T> a, Vec<T> b, Mask<T> order) {
+#if defined(__clang__)
+  Vec<T> out;
+  for (int lane = 0; lane < kLanes<T>; ++lane) {
+    const int from = static_cast<int>(order[lane]);
+    out[lane] = from < kLanes<T> ? a[from] : b[from - kLanes<T>];
+  }
+  return out;
+#else
+  return __builtin_shuffle(a, b, order);
 #endif
+}
+
+// kLanes vectors as a square matrix, transposed: riffling the upper half of the rows into the
+// lower, log2(kLanes) times over, exchanges rows and columns.
+template <class T>
+inline void transpose(Vec<T>* rows) {
+  constexpr int lanes = kLanes<T>, half = lanes / 2;
+  Mask<T> low, high;
+  for (int lane = 0; lane < lanes; ++lane) {
+    low[lane] = lane / 2 + (lane % 2) * lanes;
+    high[lane] = low[lane] + half;
+  }
+  for (int round = lanes; round > 1; round /= 2) {
+    Vec<T> riffled[lanes];
+    for (int i = 0; i < half; ++i) {
+      riffled[2 * i] = shuffle<T>(rows[i], rows[i + half], low);
+      riffled[2 * i + 1] = shuffle<T>(rows[i], rows[i + half], high);
+    }
+    for (int i = 0; i < lanes; ++i) rows[i] = riffled[i];
+  }
 }
 
 // ---- exp and log ---------------------------------------------------------------------------
@@ -235,6 +321,58 @@ inline Vec<float> log(Vec<float> x) {
   const Vec<float> tail = (q * f - 0.5f) * square + power * -2.12194440e-4f;
   return power * 0.693359375f + (tail + f);
 }
+
+// z^exponent for normal z > 0 and a result of at most 1.
+template <class T>
+inline Vec<T> power(Vec<T> z, Vec<T> exponent) {
+  return exp(log(z) * exponent);
+}
+
+#if defined(__AVX512F__)
+// With tables of 16 entries, which are one register here, half the polynomials suffice.
+template <>
+inline Vec<float> power<float>(Vec<float> z_, Vec<float> exponent) {
+  const __m512 z = (__m512)z_;
+  // z = m 2^e, m in [3/4, 3/2); m = (1 + r) / c with c from the table: 1 around 1, to stay exact.
+  const __m512 m = _mm512_getmant_ps(z, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
+  const __mmask16 upper = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.0f), _CMP_LT_OQ);
+  const __m512 e0 = _mm512_getexp_ps(z);
+  const __m512 e = _mm512_mask_add_ps(e0, upper, e0, _mm512_set1_ps(1.0f));
+  const __m512i bin = _mm512_srli_epi32(_mm512_castps_si512(m), 19);  // the low four bits count
+  const __m512 c = _mm512_permutexvar_ps(
+      bin, _mm512_setr_ps(1.0f, 0.9140625f, 0.86328125f, 0.8203125f, 0.78125f, 0.74609375f,
+                          0.7109375f, 0.6796875f, 1.3046875f, 1.25390625f, 1.20703125f, 1.1640625f,
+                          1.12109375f, 1.0859375f, 1.05078125f, 1.0f));
+  const __m512 minus_log_c = _mm512_permutexvar_ps(
+      bin, _mm512_setr_ps(0.0f, 0.12963528f, 0.212097441f, 0.285754482f, 0.35614381f, 0.422571172f,
+                          0.49220536f, 0.557056504f, -0.383704292f, -0.326429487f, -0.271463028f,
+                          -0.21916852f, -0.164906927f, -0.118941073f, -0.0714623626f, 0.0f));
+  const __m512 r = _mm512_fmsub_ps(m, c, _mm512_set1_ps(1.0f));
+  __m512 q = _mm512_set1_ps(-0.3448543916f);
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.4811916865f));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(-0.7213624959f));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(1.442694981f));
+  const __m512 log2_z = _mm512_fmadd_ps(q, r, _mm512_add_ps(e, minus_log_c));
+
+  // 2^y, y = k + i/16 + r, |r| <= 1/32; below 2^-126 it is 0.
+  const __m512 y =
+      _mm512_max_ps(_mm512_mul_ps(log2_z, (__m512)exponent), _mm512_set1_ps(-200.0f));
+  const __m512 shifter = _mm512_set1_ps(786432.0f);  // 1.5 * 2^19: rounds to sixteenths
+  const __m512 shifted = _mm512_add_ps(y, shifter);
+  const __m512 steps = _mm512_sub_ps(shifted, shifter);
+  const __m512 rest = _mm512_sub_ps(y, steps);
+  const __m512 root = _mm512_permutexvar_ps(
+      _mm512_castps_si512(shifted),
+      _mm512_setr_ps(1.0f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f,
+                     1.29683955f, 1.35425555f, 1.41421356f, 1.47682615f, 1.54221083f, 1.61049033f,
+                     1.68179283f, 1.75625216f, 1.83400809f, 1.91520656f));
+  __m512 w = _mm512_set1_ps(0.05550508525f);
+  w = _mm512_fmadd_ps(w, rest, _mm512_set1_ps(0.2402335516f));
+  w = _mm512_fmadd_ps(w, rest, _mm512_set1_ps(0.6931471806f));
+  w = _mm512_mul_ps(w, rest);
+  return (Vec<float>)_mm512_scalef_ps(_mm512_fmadd_ps(w, root, root), steps);
+}
+#endif
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fenchel import kernels
+from fenchel._checks import FenchelError, check_parameter
+from fenchel.maps._entmax import _MEANING, _nonzero, _second_remainder, _sensitivity
+from fenchel.maps._family import Parameter
+from fenchel.maps._prepare import _HALF, prepare
+
+
+class SparseRows(NamedTuple):
+    """Rows of probabilities as the list of their nonzeros: what :func:`sparse_entmax` gives.
+
+    Rows follow each other in row-major order of the batch dimensions, positions within a row
+    ascend. ``nnz`` is the number of nonzeros of all rows together.
+
+    Attributes:
+        indices: (nnz,) int64, position within the row.
+        values: (nnz,) probability, with gradient.
+        sizes: (*batch,) int64, number of nonzeros of each row.
+        threshold: (*batch,) score above which an entry of the row is in its support; float32 for
+            half scores; without gradient.
+        n: length of a row.
+
+    Example:
+        >>> rows = sparse_entmax(torch.tensor([[1.0, 0.0, 0.9], [0.0, 3.0, 0.0]]), alpha=2)
+        >>> rows.offsets
+        tensor([0, 2, 3])
+        >>> rows.to_dense()
+        tensor([[0.5500, 0.0000, 0.4500],
+                [0.0000, 1.0000, 0.0000]])
+    """
+
+    indices: Tensor
+    values: Tensor
+    sizes: Tensor
+    threshold: Tensor
+    n: int
+
+    @property
+    def offsets(self) -> Tensor:
+        """Where each row starts in ``values``, and the end: the row pointers of the CSR format."""
+        ends = self.sizes.reshape(-1).cumsum(0)
+        return torch.cat([ends.new_zeros(1), ends])
+
+    def to_dense(self, dim: int = -1) -> Tensor:
+        """The same rows with their zeros, differentiable in ``values``.
+
+        Args:
+            dim: axis on which to lay the entries of a row.
+
+        Returns:
+            A tensor of shape (*batch, n), the last axis moved to ``dim``.
+        """
+        rank = self.sizes.dim() + 1
+        if isinstance(dim, bool) or not isinstance(dim, int) or not -rank <= dim < rank:
+            raise FenchelError(
+                f"SparseRows.to_dense: expected `dim` to be an int in [{-rank}, {rank - 1}], "
+                f"but got {dim!r}."
+            )
+        return _scatter(self.values, self.indices, self.sizes, self.n).movedim(-1, dim)
+
+
+def sparse_entmax(
+    scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
+) -> SparseRows:
+    r"""The nonzeros of :func:`entmax`, without the zeros.
+
+    .. math::
+        p_i = [(\alpha - 1)(\theta_i - \tau)]_+^{1/(\alpha - 1)} > 0
+        \quad \text{exactly where} \quad \theta_i > \tau
+
+    Use it when rows are long and supports short (a vocabulary, a memory): what follows then costs
+    as much as the support. The native backend makes no dense result; the reference makes one for
+    a moment. The gradient with respect to ``scores`` is dense, as ``scores`` is.
+
+    ``-inf`` is a mask. A fully masked row has size 0 and threshold ``+inf``: nothing lies above
+    it. A row with NaN or ``+inf`` has all its ``n`` entries, all NaN, and threshold NaN. At
+    :math:`\alpha = 1` the threshold is ``-inf`` and every entry is listed whose probability is
+    not too small for the dtype; at ∞ the threshold is the maximum itself, which is listed.
+    Scores within rounding of the threshold may be on either side of it. Half precision is computed
+    in float32, where the support is found.
+
+    Args:
+        scores: any shape, floating dtype.
+        alpha: a number in [1, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
+            ``dim``, with gradient. A tensor's values are not checked; one below 1 (or NaN) makes
+            its rows NaN.
+        dim: axis to normalise. The other axes, in their order, are the batch dimensions.
+        mask: broadcastable boolean, True where an entry may receive mass.
+
+    Returns:
+        :class:`SparseRows`, with ``values`` in the dtype of ``scores``. Derivatives of any order
+        in ``scores`` and in a tensor ``alpha`` flow through ``values``. The size of the result
+        depends on the data: ``torch.func.vmap`` cannot batch it, and ``torch.compile`` breaks its
+        graph around it unless ``torch._dynamo.config.capture_dynamic_output_shape_ops`` is set.
+
+    Example:
+        >>> rows = sparse_entmax(torch.tensor([[-2.0, 0.0, 0.5], [3.0, 0.0, 0.0]]))
+        >>> rows.indices, rows.values
+        (tensor([1, 2, 0]), tensor([0.3260, 0.6740, 1.0000]))
+        >>> rows.sizes, rows.threshold
+        (tensor([2, 1]), tensor([-1.1419,  1.0000]))
+
+    References:
+        Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
+    """
+    scores, dim = prepare("sparse_entmax", scores, dim, mask)
+    parameter = check_parameter("sparse_entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
+    rows = scores.movedim(dim, -1)
+    if isinstance(parameter, Tensor):
+        parameter = parameter.movedim(dim, -1)
+    wide = rows.float() if rows.dtype in _HALF else rows
+    tensor, number = (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
+    values, indices, sizes, threshold = _op(wide, tensor, number)
+    threshold = _settle(threshold.detach().to(wide.dtype), values.detach(), sizes)
+    return SparseRows(indices, values.to(rows.dtype), sizes, threshold, rows.shape[-1])
+
+
+# The derivatives are those of :func:`entmax`, with sums over segments instead of rows. They are
+# written in differentiable operations of the values, which serves every higher order.
+
+
+@torch.library.custom_op(
+    "fenchel::sparse_entmax",
+    mutates_args=(),
+    schema="(Tensor scores, Tensor? alpha, float number) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def _op(
+    scores: Tensor, alpha: Tensor | None, number: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Values, indices, sizes, threshold along the last axis, for a tensor alpha or a number."""
+    parameter = number if alpha is None else alpha
+    indices, values, sizes, threshold = kernels.run_sparse("entmax", scores, parameter)
+    return values, indices, sizes, threshold
+
+
+@_op.register_fake
+def _shapes(
+    scores: Tensor, alpha: Tensor | None, number: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    nnz = torch.library.get_ctx().new_dynamic_size()
+    sizes = scores.new_empty(scores.shape[:-1], dtype=torch.int64)
+    indices = scores.new_empty(nnz, dtype=torch.int64)
+    threshold = scores.new_empty(scores.shape[:-1], dtype=_precise(scores))
+    return scores.new_empty(nnz), indices, sizes, threshold
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    scores, alpha, ctx.number = inputs
+    values, indices, sizes, _ = output
+    ctx.n = scores.shape[-1]
+    ctx.save_for_backward(values, indices, sizes, *(() if alpha is None else (alpha,)))
+
+
+def _backward(
+    ctx: Any, grad: Tensor, _indices: Any, _sizes: Any, _threshold: Any
+) -> tuple[Tensor | None, Tensor | None, None]:
+    values, indices, sizes, *tensors = ctx.saved_tensors
+    alpha = tensors[0] if tensors else ctx.number
+    segment = _segments(sizes, len(values))
+    # A segment is summed one by one: float64 keeps what pairwise sums keep for the dense map.
+    p, vector = values.to(_precise(values)), grad.to(_precise(values))
+    s, exponent = _slopes(p, alpha, sizes, segment)
+    centred = _centre(vector, s, sizes, segment, exponent)
+    grad_scores = grad_alpha = None
+    if ctx.needs_input_grad[0]:
+        grad_scores = _scatter((s * centred).to(values.dtype), indices, sizes, ctx.n)
+    if isinstance(exponent, Tensor) and ctx.needs_input_grad[1]:
+        moved = -_segment_sum(_drift(p, exponent) * centred, sizes, segment)
+        grad_alpha = moved.reshape(*sizes.shape, 1).sum_to_size(alpha.shape).to(alpha)
+    return grad_scores, grad_alpha, None
+
+
+def _refuse_vmap(*_: Any) -> None:
+    raise FenchelError(
+        "sparse_entmax: expected no torch.func.vmap, because supports differ in size; "
+        "give the batch as dimensions of `scores`."
+    )
+
+
+_op.register_autograd(_backward, setup_context=_save)
+_op.register_vmap(_refuse_vmap)
+
+
+def _slopes(
+    p: Tensor, alpha: Parameter, sizes: Tensor, segment: Tensor
+) -> tuple[Tensor, Parameter]:
+    """s = p^(2 - alpha), which is 0 at alpha = inf, and alpha as a number or one an entry."""
+    if not isinstance(alpha, Tensor):
+        return _sensitivity(p, alpha), alpha
+    each = alpha.expand(*sizes.shape, 1).reshape(-1).to(p)[segment]
+    # The unused branch of `where` must be finite too, or it spoils second derivatives.
+    finite = each.clamp(max=_LARGE)
+    return torch.where(each == math.inf, 0.0, _sensitivity(p, finite)), each
+
+
+def _centre(vector: Tensor, s: Tensor, sizes: Tensor, segment: Tensor, alpha: Parameter) -> Tensor:
+    """``vector`` minus its mean in each segment with weights ``s``."""
+    if isinstance(alpha, Tensor) or alpha > 2:
+        # As for the dense map: relative to the entry with the largest s nothing large cancels.
+        vector = vector - vector[_largest(s.detach(), sizes, segment)]
+    total = _nonzero(_segment_sum(s, sizes, segment))
+    return vector - (_segment_sum(s * vector, sizes, segment) / total)[segment]
+
+
+def _drift(p: Tensor, alpha: Tensor) -> Tensor:
+    """How far -p moves with alpha at a fixed threshold, up to a multiple of s, which drops out."""
+    a, logs = alpha - 1, p.log()
+    steep_a = a.clamp(min=1.0, max=_LARGE)
+    steep = p * (steep_a * logs - 1) / (steep_a * steep_a)
+    flat = p * logs * logs * _second_remainder(a.clamp(max=1.0) * logs)
+    return torch.where(alpha == math.inf, 0.0, torch.where(a > 1, steep, flat))
+
+
+_LARGE = 1e15  # its square is finite in float32 too
+
+
+def _precise(x: Tensor) -> torch.dtype:
+    """float64, except on devices that have none."""
+    return torch.float32 if x.device.type == "mps" else torch.float64
+
+
+def _segments(sizes: Tensor, total: int) -> Tensor:
+    """The number of the row of every value."""
+    flat = sizes.reshape(-1)
+    rows = torch.arange(len(flat), device=sizes.device)
+    return rows.repeat_interleave(flat, output_size=total)
+
+
+def _segment_sum(values: Tensor, sizes: Tensor, segment: Tensor) -> Tensor:
+    return values.new_zeros(sizes.numel()).index_add(0, segment, values)
+
+
+def _largest(s: Tensor, sizes: Tensor, segment: Tensor) -> Tensor:
+    """For every value, the place of the first largest ``s`` of its row."""
+    last = max(len(s) - 1, 0)
+    peak = s.new_zeros(sizes.numel()).scatter_reduce(0, segment, s, "amax")
+    place = torch.where(s == peak[segment], torch.arange(len(s), device=s.device), last)
+    first = sizes.new_full((sizes.numel(),), last).scatter_reduce(0, segment, place, "amin")
+    return first[segment]
+
+
+def _scatter(values: Tensor, indices: Tensor, sizes: Tensor, n: int) -> Tensor:
+    """Values at their places in zeros of shape (*batch, n)."""
+    places = _segments(sizes, len(values)) * n + indices
+    return values.new_zeros(sizes.numel() * n).scatter(0, places, values).reshape(*sizes.shape, n)
+
+
+def _settle(threshold: Tensor, values: Tensor, sizes: Tensor) -> Tensor:
+    """+inf for a row without support and NaN for a NaN row, whatever alpha is."""
+    threshold = torch.where(sizes == 0, math.inf, threshold)
+    if len(values) == 0:
+        return threshold
+    first = sizes.reshape(-1).cumsum(0) - sizes.reshape(-1)
+    first = first.clamp(max=len(values) - 1).reshape(sizes.shape)
+    return torch.where((sizes > 0) & values[first].isnan(), math.nan, threshold)
