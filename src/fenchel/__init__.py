@@ -3,21 +3,36 @@
 Import it as ``import fenchel as fy``.
 """
 
+from fenchel import nn
 from fenchel._checks import FenchelError
+from fenchel.distributions import SparseCategorical
 from fenchel.kernels import Backends, backends, use_backend
-from fenchel.maps import budget, entmax, entmax15, normmax, softmax, sparsemax
+from fenchel.maps import (
+    SparseRows,
+    budget,
+    entmax,
+    entmax15,
+    normmax,
+    softmax,
+    sparse_entmax,
+    sparsemax,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Backends",
     "FenchelError",
+    "SparseCategorical",
+    "SparseRows",
     "backends",
     "budget",
     "entmax",
     "entmax15",
+    "nn",
     "normmax",
     "softmax",
+    "sparse_entmax",
     "sparsemax",
     "use_backend",
 ]

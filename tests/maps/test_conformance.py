@@ -78,6 +78,17 @@ def test_shift_in_float32(map_, param, c, rng):
 
 @every_case
 @wide
+@pytest.mark.parametrize("n", [8, 33, 129, 1000])
+def test_one_large_entry_among_many_small(map_, param, dtype, n):
+    """The worst case for a running sum: small terms that are added to 1 one after another."""
+    height = torch.linspace(0, 12, 65, dtype=dtype).repeat(3)
+    x = torch.zeros(len(height), n, dtype=dtype)
+    x[torch.arange(len(x)), torch.tensor([0, n // 2, n - 1]).repeat_interleave(65)] = height
+    assert_matches_reference(map_, x, map_(x, param), param)
+
+
+@every_case
+@wide
 @pytest.mark.parametrize("n", LENGTHS)
 def test_ties_get_equal_bits(map_, param, dtype, n, rng):
     x = torch.randint(-3, 4, (5, n), generator=rng).to(dtype) / 3

@@ -24,7 +24,7 @@ lengths = st.one_of(
     st.integers(1, 64),
     st.sampled_from([100, 257, 1000, 4099]),
 )
-kinds = st.sampled_from(["normal", "ties", "grid", "outliers", "near ties", "flat"])
+kinds = st.sampled_from(["normal", "ties", "grid", "outliers", "near ties", "flat", "peak"])
 scales = st.one_of(st.just(1.0), st.floats(-8, 8).map(lambda e: 10.0**e), st.floats(0.05, 5.0))
 shifts = st.sampled_from([0.0, 0.0, 0.0, 1.0, -300.0, 1e4, 1e8])
 dtypes = st.sampled_from(
@@ -51,6 +51,8 @@ def make_rows(draw: np.random.Generator, n: int, kind: str) -> np.ndarray:
         return draw.integers(-1, 2, size=(rows, n)) + 1e-6 * draw.normal(size=(rows, n))
     if kind == "flat":  # every entry supported
         return draw.uniform(-0.5, 0.5, size=(rows, n)) / n
+    if kind == "peak":  # one large term and many small ones in the sum
+        return 10 * (draw.integers(n, size=(rows, 1)) == np.arange(n)) * draw.random((rows, 1))
     return draw.normal(size=(rows, n))
 
 

@@ -7,6 +7,7 @@ else to the reference, with the same results. A backend asked for by name never 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -18,7 +19,7 @@ from fenchel.kernels import _native, _reference, _reference_sparse
 
 _BACKENDS = ("native", "reference")
 _NATIVE_DTYPES = (torch.float32, torch.float64)
-_TABLE = {
+_TABLE: dict[str, dict[str, Callable[[Tensor, float | Tensor, int], Tensor]]] = {
     "entmax": {"reference": _reference.entmax, "native": _native.entmax},
     "normmax": {"reference": _reference.normmax, "native": _native.normmax},
     "budget": {"reference": _reference.budget, "native": _native.budget},

@@ -16,7 +16,7 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
     """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
     p = _reference.entmax(x, alpha, -1)
     inside = p != 0
-    return inside.nonzero()[:, -1], p[inside], inside.sum(-1), _threshold(x, p, alpha)
+    return inside.nonzero()[:, -1].clone(), p[inside], inside.sum(-1), _threshold(x, p, alpha)
 
 
 def _threshold(x: Tensor, p: Tensor, alpha: Parameter) -> Tensor:

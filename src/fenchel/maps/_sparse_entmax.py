@@ -163,7 +163,7 @@ def _backward(
 ) -> tuple[Tensor | None, Tensor | None, None]:
     values, indices, sizes, *tensors = ctx.saved_tensors
     alpha = tensors[0] if tensors else ctx.number
-    segment = _segments(sizes, len(values))
+    segment = _segments(sizes, values.shape[0])
     # A segment is summed one by one: float64 keeps what pairwise sums keep for the dense map.
     p, vector = values.to(_precise(values)), grad.to(_precise(values))
     s, exponent = _slopes(p, alpha, sizes, segment)
@@ -219,6 +219,7 @@ def _drift(p: Tensor, alpha: Tensor) -> Tensor:
 
 
 _LARGE = 1e15  # its square is finite in float32 too
+_NOWHERE = 2**62
 
 
 def _precise(x: Tensor) -> torch.dtype:
@@ -229,7 +230,7 @@ def _precise(x: Tensor) -> torch.dtype:
 def _segments(sizes: Tensor, total: int) -> Tensor:
     """The number of the row of every value."""
     flat = sizes.reshape(-1)
-    rows = torch.arange(len(flat), device=sizes.device)
+    rows = torch.arange(flat.shape[0], device=sizes.device)
     return rows.repeat_interleave(flat, output_size=total)
 
 
@@ -239,24 +240,21 @@ def _segment_sum(values: Tensor, sizes: Tensor, segment: Tensor) -> Tensor:
 
 def _largest(s: Tensor, sizes: Tensor, segment: Tensor) -> Tensor:
     """For every value, the place of the first largest ``s`` of its row."""
-    last = max(len(s) - 1, 0)
     peak = s.new_zeros(sizes.numel()).scatter_reduce(0, segment, s, "amax")
-    place = torch.where(s == peak[segment], torch.arange(len(s), device=s.device), last)
-    first = sizes.new_full((sizes.numel(),), last).scatter_reduce(0, segment, place, "amin")
+    place = torch.arange(s.shape[0], device=s.device)
+    place = torch.where((s == peak[segment]) | s.isnan(), place, _NOWHERE)
+    first = sizes.new_full((sizes.numel(),), _NOWHERE).scatter_reduce(0, segment, place, "amin")
     return first[segment]
 
 
 def _scatter(values: Tensor, indices: Tensor, sizes: Tensor, n: int) -> Tensor:
     """Values at their places in zeros of shape (*batch, n)."""
-    places = _segments(sizes, len(values)) * n + indices
+    places = _segments(sizes, values.shape[0]) * n + indices
     return values.new_zeros(sizes.numel() * n).scatter(0, places, values).reshape(*sizes.shape, n)
 
 
 def _settle(threshold: Tensor, values: Tensor, sizes: Tensor) -> Tensor:
     """+inf for a row without support and NaN for a NaN row, whatever alpha is."""
+    total = _segment_sum(values, sizes, _segments(sizes, values.shape[0])).reshape(sizes.shape)
     threshold = torch.where(sizes == 0, math.inf, threshold)
-    if len(values) == 0:
-        return threshold
-    first = sizes.reshape(-1).cumsum(0) - sizes.reshape(-1)
-    first = first.clamp(max=len(values) - 1).reshape(sizes.shape)
-    return torch.where((sizes > 0) & values[first].isnan(), math.nan, threshold)
+    return torch.where(total.isnan(), math.nan, threshold)

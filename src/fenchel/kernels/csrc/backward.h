@@ -41,12 +41,47 @@ inline void store_upto(T* to, Vec<T> v, int part) {
   }
 }
 
+// entmax_backward_row for rows of at most `vectors` vectors, all in registers.
+template <class T, Kind kind, int vectors>
+inline void entmax_backward_registers(const T* p, const T* g, int64_t n, double alpha, T* grad_x) {
+  constexpr int lanes = kLanes<T>;
+  const Vec<T> exponent = splat(static_cast<T>(2 - alpha)), zero = splat(T(0));
+  const int last = static_cast<int>(n - (vectors - 1) * lanes);
+  Vec<T> s[vectors], grad[vectors], sum = zero, dot = zero;
+  for (int v = 0; v < vectors; ++v) {
+    const int part = v == vectors - 1 ? last : lanes;
+    const Vec<T> value = load_upto(p + v * lanes, part);
+    grad[v] = load_upto(g + v * lanes, part);
+    s[v] = sensitivity<T, kind>(value, exponent);
+    sum += s[v];
+    dot += value != T(0) ? s[v] * grad[v] : zero;
+  }
+  const T total = sum_lanes<T>(sum);
+  const Vec<T> mean = splat(total == 0 ? T(0) : sum_lanes<T>(dot) / total);
+  for (int v = 0; v < vectors; ++v) {
+    const Vec<T> out = s[v] != T(0) ? s[v] * (grad[v] - mean) : zero;
+    store_upto(grad_x + v * lanes, out, v == vectors - 1 ? last : lanes);
+  }
+}
+
 // grad_x = s (g - sum(s g) / sum(s)), alpha <= 2. Where p is zero, g is not even read. In between,
 // grad_x holds s; `live` lists the vectors with a nonzero.
 template <class T, Kind kind>
 inline void entmax_backward_row(const T* p, const T* g, int64_t n, double alpha, T* grad_x,
                                 int32_t* live) {
   constexpr int lanes = kLanes<T>;
+  switch ((n + lanes - 1) / lanes) {
+    case 1:
+      return entmax_backward_registers<T, kind, 1>(p, g, n, alpha, grad_x);
+    case 2:
+      return entmax_backward_registers<T, kind, 2>(p, g, n, alpha, grad_x);
+    case 3:
+      return entmax_backward_registers<T, kind, 3>(p, g, n, alpha, grad_x);
+    case 4:
+      return entmax_backward_registers<T, kind, 4>(p, g, n, alpha, grad_x);
+    default:
+      break;
+  }
   const Vec<T> exponent = splat(static_cast<T>(2 - alpha)), zero = splat(T(0));
   double total = 0, weighted = 0;
   int64_t j = 0, live_count = 0;

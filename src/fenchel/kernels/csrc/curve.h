@@ -62,7 +62,7 @@ inline Vec<T> newton_step(Vec<T> sum, Vec<T> slope, Vec<T> a) {
 template <class T>
 struct Linear {  // alpha = 2, p = [w]_+
   static constexpr bool kCheap = true;
-  Vec<T> tolerance() const { return splat(kTightSum<T>); }
+  Mask<T> done(Vec<T> sum, Vec<T>) const { return sum <= T(1) + kTightSum<T>; }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     *slope = w > T(0) ? splat(T(1)) : splat(T(0));
     return value(w);
@@ -75,7 +75,7 @@ struct Linear {  // alpha = 2, p = [w]_+
 template <class T>
 struct Square {  // alpha = 1.5, p = [w/2]_+^2
   static constexpr bool kCheap = true;
-  Vec<T> tolerance() const { return splat(kSmoothSum<T>); }
+  Mask<T> done(Vec<T> sum, Vec<T>) const { return sum <= T(1) + kSmoothSum<T>; }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     *slope = larger<T>(T(0.5) * w, splat(T(0)));
     return *slope * *slope;
@@ -98,7 +98,7 @@ struct Square {  // alpha = 1.5, p = [w/2]_+^2
 template <class T, int kPower>
 struct Whole {  // alpha = 1 + 1/kPower, p = [1 + w/kPower]_+^kPower
   static constexpr bool kCheap = true;
-  Vec<T> tolerance() const { return splat(kSmoothSum<T>); }
+  Mask<T> done(Vec<T> sum, Vec<T>) const { return sum <= T(1) + kSmoothSum<T>; }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     const Vec<T> z = larger<T>(T(1) + w * (T(1) / kPower), splat(T(0)));
     Vec<T> product = z;
@@ -122,7 +122,7 @@ inline double base_of(double a) { return a < 0.5 ? 1 : 0; }
 template <class T>
 struct General {  // 1 < alpha < 2, one alpha a lane
   static constexpr bool kCheap = false;
-  Vec<T> a, inverse_a, base, done;
+  Vec<T> a, inverse_a, base, last_step;
   double scalar_a;
 
   explicit General(double value) : scalar_a(value) {
@@ -132,12 +132,15 @@ struct General {  // 1 < alpha < 2, one alpha a lane
     a[lane] = static_cast<T>(value);
     inverse_a[lane] = static_cast<T>(1 / value);
     base[lane] = static_cast<T>(base_of(value));
-    // The last step is taken along the curve's tangent (see `settle`), whose error is of third
-    // order where p is smooth; towards alpha = 2, p has ever more of a corner at 0.
-    const double smooth = sizeof(T) == 4 ? 1e-3 : 1e-7, sharp = sizeof(T) == 4 ? 1e-6 : 1e-14;
-    done[lane] = static_cast<T>(value <= 0.5 ? smooth : sharp);
+    // A step this small moves p of an entry at the threshold by no more than the last place.
+    last_step[lane] = static_cast<T>(std::pow(sizeof(T) == 4 ? 1e-7 : 1e-15, value) / value);
   }
-  Vec<T> tolerance() const { return done; }
+  // The last step is not evaluated but taken along the curve (see `settle`): right to second order,
+  // so the sum must be near, and nothing near the threshold may move by much.
+  Mask<T> done(Vec<T> sum, Vec<T> step) const {
+    const T near = sizeof(T) == 4 ? T(1e-3) : T(1e-7);
+    return (sum <= T(1) + kTightSum<T>) | ((sum < T(1) + near) & (step < last_step));
+  }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     const Vec<T> z = base + a * w;
     const Mask<T> in = z > std::numeric_limits<T>::min();
@@ -160,7 +163,7 @@ template <class T>
 struct Small : General<T> {  // alpha within 1/16 of 1, base 1: what rounding took from 1 + a w counts
   static constexpr bool kCheap = true;
   using General<T>::General;
-  Vec<T> tolerance() const { return splat(kSmoothSum<T>); }
+  Mask<T> done(Vec<T> sum, Vec<T>) const { return sum <= T(1) + kSmoothSum<T>; }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     const Vec<T> y = this->a * w, z = T(1) + y;
     const Mask<T> in = z > std::numeric_limits<T>::min();

@@ -76,7 +76,6 @@ inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> t
                         Vec<T>* p, Vec<T>* kept) {
   Vec<T>* slopes = kept + n;
   Vec<T> rest = splat(T(0));
-  const Vec<T> limit = T(1) + curve.tolerance();
   for (int step = 0; step < kMaxSteps; ++step) {
     Vec<T> sum = splat(T(0)), total_slope = splat(T(0)), slope;
     for (int64_t j = 0; j < n; ++j) {
@@ -90,7 +89,7 @@ inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> t
     }
     rest = curve.step(sum, total_slope);
     const Vec<T> next = tau + rest;
-    const Mask<T> moves = chosen & (sum > limit) & (next > tau);
+    const Mask<T> moves = chosen & ~curve.done(sum, rest) & (next > tau);
     if (!any<T>(moves)) break;
     tau = moves ? next : tau;
   }

@@ -78,12 +78,11 @@ inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* s
 }
 
 // Newton from tau, which is left of the root, over packed entries; at most max_steps. Starts at
-// `guess` if that is larger: from right of the root, Newton's first step leads left of it, and the
-// lower end stays tau. Returns the step not taken.
+// `guess` if that is larger: from right of the root, Newton's first step leads left of it, and tau
+// stays the lower end. Returns the step not taken.
 template <class T, class Curve>
 inline T climb(const Curve& curve, const T* u, int64_t count, T* tau, int max_steps,
                T* values = nullptr, T* slopes = nullptr, T guess = -kInf<T>) {
-  const double tolerance = static_cast<double>(curve.tolerance()[0]);
   const T lowest = *tau;
   bool guessed = guess > lowest;
   if (guessed) *tau = guess;
@@ -92,9 +91,11 @@ inline T climb(const Curve& curve, const T* u, int64_t count, T* tau, int max_st
     sums<T>(curve, u, count, *tau, &sum, &slope, values, slopes);
     const double rest = curve.step(sum, slope);
     const T next = static_cast<T>(*tau + rest);
-    if (guessed && sum < 1 - tolerance) {
+    const bool done =
+        curve.done(splat(static_cast<T>(sum)), splat(static_cast<T>(rest)))[0] != 0;
+    if (guessed && sum < 1) {
       *tau = std::max(next, lowest);
-    } else if (sum <= 1 + tolerance || !(next > *tau) || step == max_steps) {
+    } else if (done || !(next > *tau) || step == max_steps) {
       return static_cast<T>(rest);
     } else {
       *tau = next;
@@ -146,26 +147,23 @@ inline void fill_row(T* p, int64_t n, T value) {
   for (int64_t j = 0; j < n; ++j) p[j] = value;
 }
 
-// A tau for 1.5 < alpha < 2 from the exact ones at 1.5 and at 2, which cost far less to find: log p
-// of the largest entry is nearly linear in alpha. `tau` is left of the root, with base 0.
+// A tau for alpha > 1.5 from those at 1.5 and at 2, which cost far less to find: log p of the
+// largest entry is nearly linear in alpha. `mean` is that of all n entries.
 template <class T>
-inline T guess_between(const General<T>& curve, const T* u, int64_t count, T tau) {
-  const double a = curve.scalar_a;
-  if (a < 0.5) return -kInf<T>;
-  // p of the largest entry, too large at tau, grows with alpha: too large at 1.5 too, left there.
-  const double p_max = std::pow(-a * static_cast<double>(tau), 1 / a);
-  T at_square = static_cast<T>(-2 * std::sqrt(p_max)), at_linear = T(-1);
-  climb<T>(Square<T>{}, u, count, &at_square, 4);
-  climb<T>(Linear<T>{}, u, count, &at_linear, 6);
-  const double log_square = 2 * std::log(-0.5 * static_cast<double>(at_square));
-  const double log_linear = std::log(-static_cast<double>(at_linear));
+inline T guess_between(double a, const T* u, int64_t count, double n, double mean) {
+  T square = static_cast<T>(std::max(-2.0, mean - 2 / std::sqrt(n)));
+  T linear = static_cast<T>(std::max(-1.0, mean - 1 / n));
+  climb<T>(Square<T>{}, u, count, &square, 4);
+  climb<T>(Linear<T>{}, u, count, &linear, 6);
+  const double log_square = 2 * std::log(-0.5 * static_cast<double>(square));
+  const double log_linear = std::log(-static_cast<double>(linear));
   const double log_p = log_square + (a - 0.5) / 0.5 * (log_linear - log_square);
   return static_cast<T>(-std::exp(a * std::min(log_p, 0.0)) / a);
 }
 
-// `tau` is a first guess left of the root; entries with u <= tau - reach have p = 0.
+// `tau` is left of the root; entries with u <= tau - reach have p = 0. `mean` is that of u.
 template <class T, class Curve>
-inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n, T top,
+inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n, T top, double mean,
                       int64_t maxima_count, T* p, const RowScratch<T>& scratch) {
   constexpr int lanes = kLanes<T>;
   constexpr int64_t block = kBlockVectors * lanes;
@@ -206,7 +204,10 @@ inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n,
     }
   }
   T guess = -kInf<T>;
-  if constexpr (!Curve::kCheap) guess = guess_between<T>(curve, scratch.candidates, count, tau);
+  if constexpr (!Curve::kCheap) {
+    const double a = curve.scalar_a, size = static_cast<double>(n);
+    if (a > 0.5 && count > 4096) guess = guess_between<T>(a, scratch.candidates, count, size, mean);
+  }
   const T rest = climb<T>(curve, scratch.candidates, count, &tau, kMaxSteps, scratch.values,
                           scratch.slopes, guess);
   if (!dense) std::memset(p, 0, n * sizeof(T));
@@ -284,7 +285,7 @@ inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) 
   const auto solve = [&](const auto& curve) {
     // A little further than base/a, which is rounded: an entry too many costs nothing.
     const T reach = static_cast<T>(base / a) * (1 + 4 * std::numeric_limits<T>::epsilon());
-    solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, count, p, scratch);
+    solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, mean, count, p, scratch);
   };
   switch (kind) {
     case Kind::kSoftmax:

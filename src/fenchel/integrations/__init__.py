@@ -1,0 +1,1 @@
+"""Bridges to other libraries; import the one you need, as ``fenchel.integrations.entmax``."""
