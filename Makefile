@@ -20,7 +20,7 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv, install torch and fenchel with its test tools
 
-demo: $(READY) ## draw the maps and print a short speed table
+demo: $(VENV)/.extra-plot ## show the maps: values, speed, pictures in out/
 	@$(PY) examples/demo_maps.py
 
 test: $(READY) ## all tests, then the examples in the docstrings

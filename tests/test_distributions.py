@@ -13,7 +13,16 @@ import fenchel as fy
 from fenchel import SparseCategorical
 from tests.maps.cases import INF, randn
 
-F64 = torch.float64
+
+@pytest.fixture(autouse=True)
+def validation():
+    """On, as in a fresh process: torch.compile turns it off for the rest of one."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(True)
+    yield
+    Distribution.set_default_validate_args(before)
+
+
 SCORES = torch.tensor([[-2.0, 0.0, 0.5, -1.0], [0.0, 0.0, 0.0, -9.0], [5.0, 0.0, 0.0, 0.0]])
 
 
@@ -282,13 +291,9 @@ def test_validate_args_turns_the_checks_of_values_off():
     bad = torch.tensor([0.0, 0.0])
     assert SparseCategorical(bad, validate_args=False).probs.isnan().all()
     assert SparseCategorical(bad, validate_args=False).entropy().isnan()
-    default = Distribution._validate_args
-    try:
-        Distribution.set_default_validate_args(False)
-        assert SparseCategorical(bad).probs.isnan().all()
-        with pytest.raises(fy.FenchelError):
-            SparseCategorical(bad, validate_args=True)
-    finally:
-        Distribution.set_default_validate_args(default)
     with pytest.raises(ValueError, match="within the support"):
         SparseCategorical(torch.ones(2)).log_prob(torch.tensor(2))
+    Distribution.set_default_validate_args(False)
+    assert SparseCategorical(bad).probs.isnan().all()
+    with pytest.raises(fy.FenchelError):
+        SparseCategorical(bad, validate_args=True)

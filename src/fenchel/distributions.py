@@ -33,14 +33,15 @@ class SparseCategorical(Distribution):
     lost its mass; to train a model that predicts such a distribution, use a loss made for it.
 
     Args:
-        probs: (\*batch, n) non-negative weights, normalised here to sum to 1.
-        scores: (\*batch, n) scores, mapped by :func:`entmax`; ``-inf`` is a mask. Exactly one of
+        probs: ``(*batch, n)`` non-negative weights, normalised here to sum to 1.
+        scores: ``(*batch, n)`` scores, mapped by :func:`entmax`; ``-inf`` is a mask. Exactly one of
             ``probs`` and ``scores`` is given.
         alpha: of the entmax that maps ``scores``: a number in [1, ∞] or a tensor that broadcasts
             against ``scores`` with size 1 along the last axis. Not used with ``probs``.
-        validate_args: whether to check the values, as ``torch.distributions`` does by default:
-            here that they give a distribution, in methods that outcomes lie in ``support``. Left
-            unchecked, a row of zeros, a NaN or a fully masked row gives NaN.
+        validate_args: whether to check values: here that they give a distribution, in methods that
+            outcomes lie in ``support``. None is the default of ``torch.distributions``, which is
+            True until something is compiled with ``torch.compile``. Left unchecked, a row of
+            zeros, a NaN or a fully masked row gives NaN.
 
     Example:
         >>> d = SparseCategorical(scores=torch.tensor([-2.0, 0.0, 0.5]))

@@ -169,10 +169,10 @@ def test_strides_do_not_matter(map_, param, dtype, n, rng):
 def test_equal_rows_give_equal_bits(map_, param, dtype, n, rng, threads):
     rows = randn(3, n, rng=rng, dtype=dtype, scale=2.0)
     expected = torch.stack([map_(row, param) for row in rows])  # each alone
-    for count in (1, 2):
+    enough = max(32, 17_000 // n)  # for several threads to share the batch
+    for count, batches in ((1, (3, 4, 7, 8, 9, 31, enough)), (2, (enough,))):
         threads(count)
-        # 17,000 entries are enough for several threads to share the batch.
-        for batch in (3, 4, 7, 8, 9, 31, max(32, 17_000 // n)):
+        for batch in batches:
             which = torch.randint(3, (batch,), generator=rng)  # the rows at other positions
             assert same_bits(map_(rows[which], param), expected[which]), (count, batch)
     with_grad = map_(rows.clone().requires_grad_(), param)

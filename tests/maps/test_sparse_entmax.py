@@ -150,17 +150,13 @@ def test_empty_batch(shape):
     assert rows.values.shape == rows.indices.shape == (0,)
     assert rows.sizes.shape == rows.threshold.shape == shape[:-1]
     assert rows.offsets.tolist() == [0]
-    dense = rows.to_dense()
-    assert dense.shape == shape
-    dense.sum().backward()
-    assert x.grad.shape == shape
+    rows.to_dense().sum().backward()
+    assert rows.to_dense().shape == x.grad.shape == shape
 
 
 def test_strides_do_not_matter(rng):
-    x = randn(12, 10, rng=rng)
-    strided = x.t()[::2, 1::3]
-    a, b = fy.sparse_entmax(strided), fy.sparse_entmax(strided.contiguous())
-    assert torch.equal(a.values, b.values) and torch.equal(a.indices, b.indices)
+    x = randn(12, 10, rng=rng).t()[::2, 1::3]
+    assert torch.equal(fy.sparse_entmax(x).to_dense(), fy.entmax(x.contiguous()))
 
 
 def test_native_makes_no_dense_result(backend, monkeypatch, rng):
@@ -284,15 +280,6 @@ def test_compiles_into_one_graph(rng):
             lambda x: fy.sparse_entmax(x.int()),
             "sparse_entmax: expected `scores` of a floating dtype, but got torch.int32; convert "
             "with `scores.float()`.",
-        ),
-        (
-            lambda x: fy.sparse_entmax(x, dim=2),
-            "sparse_entmax: expected `dim` in [-2, 1] for `scores` of shape (2, 3), but got 2.",
-        ),
-        (
-            lambda x: fy.sparse_entmax(x, mask=x),
-            "sparse_entmax: expected `mask` to be a boolean tensor (True = keep), but got "
-            "torch.float32.",
         ),
         (
             lambda x: fy.sparse_entmax(x).to_dense(2),

@@ -135,6 +135,24 @@ def test_infinite_alpha(name, dtype):
     assert values(MAPS[name](x, INF)) == [[0, 0.5, 0.5, 0], [1, 0, 0, 0]]
 
 
+@both_backends
+@pytest.mark.parametrize(
+    ("name", "param", "scores"),
+    [
+        # Subtracting the maximum from all scores rounds away what tells the low ones apart.
+        ("budget", 2.0, [15870236.1, -15850213.57047186, -15850213.584010232]),
+        ("entmax", 13.96, [0.0018913876916004653, 3.182097712239001e-08, 3.192183070926232e-08]),
+        # Close to 1 the exponent 1/(alpha-1) multiplies the rounding of the threshold.
+        ("normmax", 1.0000012853682072, [-1.2664027824445541e-09, -4.655223674180439e-09]),
+        ("normmax", 1.0000023284204256, [0.016624948863160693, 0.016628625]),
+    ],
+    ids=["budget-spread", "entmax-spread", "normmax-near-ties", "normmax-near-one"],
+)
+def test_hard_rows_found_by_fuzzing(name, param, scores):
+    x = torch.tensor(scores, dtype=torch.float64)
+    assert_matches_reference(MAPS[name], x, MAPS[name](x, param), param)
+
+
 @pytest.mark.parametrize("name", ["entmax", "normmax"])
 @pytest.mark.parametrize("alpha", [0.999, 0.0, -1.0, -math.inf, math.nan])
 def test_alpha_below_one_is_refused(name, alpha):

@@ -170,7 +170,7 @@ def _entmax_flat(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
         scaled = a * w
         if isinstance(small, Tensor):
             low = torch.where(small, -1.0, 0.0)
-            scaled = torch.where(scaled > low, scaled, low)
+            scaled = torch.where(scaled <= low, low, scaled)  # NaN stays
             logs = torch.where(small, scaled.clamp(min=-1).log1p(), scaled.clamp(min=0).log())
             z = scaled - low
         elif small:

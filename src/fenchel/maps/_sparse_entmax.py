@@ -20,11 +20,11 @@ class SparseRows(NamedTuple):
     ascend. ``nnz`` is the number of nonzeros of all rows together.
 
     Attributes:
-        indices: (nnz,) int64, position within the row.
-        values: (nnz,) probability, with gradient.
-        sizes: (*batch,) int64, number of nonzeros of each row.
-        threshold: (*batch,) score above which an entry of the row is in its support; float32 for
-            half scores; without gradient.
+        indices: ``(nnz,)`` int64, position within the row.
+        values: ``(nnz,)`` probability, with gradient.
+        sizes: ``(*batch,)`` int64, number of nonzeros of each row.
+        threshold: ``(*batch,)`` score above which an entry of the row is in its support, without
+            gradient; float32 for half scores.
         n: length of a row.
 
     Example:
@@ -55,7 +55,7 @@ class SparseRows(NamedTuple):
             dim: axis on which to lay the entries of a row.
 
         Returns:
-            A tensor of shape (*batch, n), the last axis moved to ``dim``.
+            A tensor of shape ``(*batch, n)``, the last axis moved to ``dim``.
         """
         rank = self.sizes.dim() + 1
         if isinstance(dim, bool) or not isinstance(dim, int) or not -rank <= dim < rank:

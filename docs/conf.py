@@ -1,0 +1,105 @@
+"""Sphinx configuration. ``make docs`` builds strictly: every warning is an error."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.util.logging import getLogger
+from sphinx.writers.html5 import HTML5Translator
+
+import fenchel
+
+logger = getLogger(__name__)
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "examples"))
+
+project = "fenchel"
+author = "fenchel contributors"
+copyright = author
+version = release = fenchel.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "benchmarks.md"]  # the latter is part of performance.md
+nitpicky = True
+nitpick_ignore_regex = [
+    # Names of Python and torch: without network there is no inventory to link them to.
+    (r"py:class", r"collections\.abc\.Sequence"),
+    (r"py:(class|func)", r"torch\.(Tensor|_C\.Generator|Size|softmax|nn\.Softmax)"),
+    (r"py:(class|func)", r"torch\.distributions\..*"),
+]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+python_maximum_signature_line_length = 96
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "furo"
+html_title = f"fenchel {release}"
+html_static_path = ["_static"]
+html_css_files = ["fenchel.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sphinx = False
+
+
+def draw_figures(app: Sphinx) -> None:
+    """The pictures come from the same code as those of ``make demo``."""
+    import plot_maps
+
+    plot_maps.draw_all(HERE / "_static" / "figures")
+
+
+def keep_sentences(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Napoleon takes "word: text" in a property for a type and its description; undo that."""
+    if what == "property":
+        lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
+
+
+# Formulas become MathML, which browsers show by themselves: no script, no network.
+
+
+def mathml(node: nodes.math | nodes.math_block) -> str:
+    """The formula of a node. The converter knows a part of LaTeX; it fails on the rest."""
+    formula = node.astext().replace(r"\textstyle", "")
+    try:
+        return tex2mathml(formula, as_block=isinstance(node, nodes.math_block))
+    except MathError as error:
+        logger.warning("formula %r: %s", formula, error, location=node)
+        return ""
+
+
+def visit_math(self: HTML5Translator, node: nodes.math) -> None:
+    self.body.append(mathml(node))
+    raise nodes.SkipNode
+
+
+def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
+    self.body.append(f'<div class="formula">{mathml(node)}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.connect("builder-inited", draw_figures)
+    app.connect("autodoc-process-docstring", keep_sentences, priority=600)  # napoleon's is 500

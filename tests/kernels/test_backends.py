@@ -1,0 +1,150 @@
+"""Which backend runs, what is said when one cannot, and life in other processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import fenchel as fy
+from fenchel.kernels import _native
+
+needs_native = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
+
+
+def run_python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return done.stdout.strip()
+
+
+def test_use_backend_is_undone_after_the_block():
+    before = fy.backends()
+    with fy.use_backend("reference") as chosen:
+        assert repr(chosen) == "use_backend('reference')"
+        assert fy.backends().active == "reference"
+        assert fy.backends().reason == "asked for with use_backend('reference')."
+    assert fy.backends() == before
+
+
+def test_use_backend_refuses_other_names():
+    with pytest.raises(fy.FenchelError) as error:
+        fy.use_backend("cuda")
+    assert str(error.value) == "use_backend: expected 'native' or 'reference', but got 'cuda'."
+
+
+@needs_native
+def test_native_by_name_never_falls_back():
+    with (
+        fy.use_backend("native"),
+        pytest.raises(fy.FenchelError, match=r"expected a CPU tensor .* on meta"),
+    ):
+        fy.sparsemax(torch.zeros(2, 3, device="meta"))
+
+
+@needs_native
+def test_native_reports_its_instruction_set():
+    report = fy.backends()
+    assert report.active == "native"
+    assert report.instruction_set in ("avx512", "avx2", "baseline")
+    assert report.reason == f"the native core runs on {report.instruction_set}."
+
+
+def test_environment_disables_the_core():
+    code = "import fenchel as fy; b = fy.backends(); print(b.active, b.reason); fy.entmax15"
+    said = run_python(code, FENCHEL_NATIVE="0")
+    assert said == "reference the native core is disabled by FENCHEL_NATIVE=0."
+    refused = run_python(
+        "import fenchel as fy\ntry:\n    fy.use_backend('native')\n"
+        "except fy.FenchelError as error:\n    print(error)",
+        FENCHEL_NATIVE="0",
+    )
+    assert refused == "use_backend('native'): the native core is disabled by FENCHEL_NATIVE=0."
+
+
+def test_a_missing_library_is_named(tmp_path):
+    code = "import fenchel as fy; print(fy.backends().reason)"
+    said = run_python(code, FENCHEL_LIBRARY=str(tmp_path / "libnowhere.so"))
+    assert said == "the native core was not found (no libnowhere.so beside fenchel's kernels)."
+
+
+def test_a_broken_library_is_reported(tmp_path):
+    broken = tmp_path / "libbroken.so"
+    broken.write_text("not a library")
+    code = "import fenchel as fy; print(fy.backends().active, fy.backends().reason)"
+    said = run_python(code, FENCHEL_LIBRARY=str(broken))
+    assert said.startswith("reference the native core could not be loaded (")
+
+
+@needs_native
+@pytest.mark.parametrize("name", ["baseline", "avx2"])
+def test_smaller_instruction_sets_agree(name, tmp_path):
+    if name == "avx2" and _native.instruction_set() == "baseline":
+        pytest.skip("this machine has no AVX2")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 333, generator=generator)
+    torch.save(x, tmp_path / "x.pt")
+    program = f"""
+import torch, fenchel as fy
+assert fy.backends().instruction_set == "{name}", fy.backends()
+x = torch.load({str(tmp_path / "x.pt")!r})
+out = [f(t, a) for t in (x, x[:, :50], x.double()) for a in (1.0, 1.1, 1.25, 1.3, 1.5, 1.8, 2.0, 4.0)
+       for f in (fy.entmax, fy.normmax)]
+torch.save(out, {str(tmp_path / "out.pt")!r})
+"""
+    run_python(program, FENCHEL_INSTRUCTION_SET=name)
+    alphas = (1.0, 1.1, 1.25, 1.3, 1.5, 1.8, 2.0, 4.0)
+    here = [
+        f(t, a) for t in (x, x[:, :50], x.double()) for a in alphas for f in (fy.entmax, fy.normmax)
+    ]
+    for got, expected in zip(torch.load(tmp_path / "out.pt"), here, strict=True):
+        torch.testing.assert_close(got, expected, atol=1e-6, rtol=0)
+
+
+def _in_a_fork(x, queue):
+    # torch's own parallel loops hang here, so nothing but the kernel may be large: no filling.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    queue.put(fy.entmax15(x)[-1].tolist())
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of fork with threads
+def test_a_forked_process_works_after_the_parent_used_threads(threads):
+    threads(2)
+    x = torch.arange(200_000, dtype=torch.float32).view(-1, 50) / 50
+    expected = fy.entmax15(x)[-1].tolist()  # starts the thread pool in this process
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_a_fork, args=(x, queue), daemon=True)
+    child.start()
+    try:
+        assert queue.get(timeout=60) == expected
+        child.join(timeout=60)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return fy.entmax15(torch.full((600, 100), float(index)) * torch.arange(100.0))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_data_loader_workers():
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, timeout=60)
+    batches = torch.cat(list(loader))
+    assert torch.allclose(batches.sum(-1), torch.ones(8, 600))

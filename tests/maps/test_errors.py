@@ -1,0 +1,146 @@
+"""Bad input: one clear sentence each, word for word."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import fenchel as fy
+from tests.maps.cases import every_map
+
+X = torch.zeros(2, 3)
+WRONG = {
+    "not a tensor": (
+        lambda m: m([1.0, 2.0]),
+        "expected `scores` to be a torch.Tensor, but got list.",
+    ),
+    "integer": (
+        lambda m: m(torch.zeros(2, 3, dtype=torch.int64)),
+        "expected `scores` of a floating dtype, but got torch.int64; "
+        "convert with `scores.float()`.",
+    ),
+    "boolean": (
+        lambda m: m(torch.zeros(2, 3, dtype=torch.bool)),
+        "expected `scores` of a floating dtype, but got torch.bool; convert with `scores.float()`.",
+    ),
+    "complex": (
+        lambda m: m(torch.zeros(2, 3, dtype=torch.complex64)),
+        "expected `scores` of a floating dtype, but got torch.complex64; "
+        "convert with `scores.float()`.",
+    ),
+    "0-d": (
+        lambda m: m(torch.tensor(1.0)),
+        "expected `scores` with at least one dimension, but got a 0-d tensor.",
+    ),
+    "dim too large": (
+        lambda m: m(X, dim=2),
+        "expected `dim` in [-2, 1] for `scores` of shape (2, 3), but got 2.",
+    ),
+    "dim too small": (
+        lambda m: m(X, dim=-3),
+        "expected `dim` in [-2, 1] for `scores` of shape (2, 3), but got -3.",
+    ),
+    "dim not an int": (lambda m: m(X, dim=1.0), "expected `dim` to be an int, but got 1.0."),
+    "dim None": (lambda m: m(X, dim=None), "expected `dim` to be an int, but got None."),
+    "empty rows": (
+        lambda m: m(torch.zeros(2, 0)),
+        "expected at least one entry along `dim`, but `scores` of shape (2, 0) has none along "
+        "dim 1.",
+    ),
+    "mask dtype": (
+        lambda m: m(X, mask=torch.ones(2, 3)),
+        "expected `mask` to be a boolean tensor (True = keep), but got torch.float32.",
+    ),
+    "mask not a tensor": (
+        lambda m: m(X, mask=[True, True, False]),
+        "expected `mask` to be a boolean tensor (True = keep), but got list.",
+    ),
+    "mask shape": (
+        lambda m: m(X, mask=torch.ones(2, 2, dtype=torch.bool)),
+        "expected `mask` broadcastable to the shape of `scores` (2, 3), but got (2, 2).",
+    ),
+    "mask of higher rank": (
+        lambda m: m(X, mask=torch.ones(1, 2, 3, dtype=torch.bool)),
+        "expected `mask` broadcastable to the shape of `scores` (2, 3), but got (1, 2, 3).",
+    ),
+}
+
+
+@every_map
+@pytest.mark.parametrize(("call", "message"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_scores_dim_or_mask(map_, call, message):
+    with pytest.raises(fy.FenchelError) as error:
+        call(map_.function)
+    assert str(error.value) == f"{map_.name}: {message}"
+
+
+ALPHA = "`alpha` must be at least 1"
+WRONG_PARAMETER = [
+    (fy.entmax, 0.99, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got 0.99."),
+    (fy.entmax, math.nan, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got nan."),
+    (
+        fy.normmax,
+        0.5,
+        f"normmax: {ALPHA} (1 is argmax, inf is uniform on the support of sparsemax); got 0.5.",
+    ),
+    (fy.budget, -1, "budget: `k` must be at least 0 (the mass to distribute); got -1."),
+    (fy.budget, 4, "budget: `k` must be at most the 3 entries along dim 1; got 4."),
+    (
+        fy.entmax,
+        "1.5",
+        "entmax: expected `alpha` to be a number or a torch.Tensor, but got str.",
+    ),
+    (
+        fy.entmax,
+        True,
+        "entmax: expected `alpha` to be a number or a torch.Tensor, but got bool.",
+    ),
+    (
+        fy.entmax,
+        torch.tensor(2),
+        "entmax: expected `alpha` of a floating dtype, but got torch.int64.",
+    ),
+    (
+        fy.entmax,
+        torch.full((3,), 1.5),
+        "entmax: expected `alpha` broadcastable to (2, 1) (one value a row: the shape of `scores` "
+        "with size 1 along dim 1), but got (1, 3).",
+    ),
+    (
+        fy.budget,
+        torch.ones(2, 2),
+        "budget: expected `k` broadcastable to (2, 1) (one value a row: the shape of `scores` with "
+        "size 1 along dim 1), but got (2, 2).",
+    ),
+    (
+        fy.normmax,
+        torch.ones(2, 1, device="meta"),
+        "normmax: expected `alpha` on the device of `scores` (cpu), but it is on meta.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "parameter", "message"), WRONG_PARAMETER)
+def test_wrong_parameter(function, parameter, message):
+    with pytest.raises(fy.FenchelError) as error:
+        function(X, parameter)
+    assert str(error.value) == message
+
+
+def test_one_exception_type_for_wrong_arguments():
+    assert issubclass(fy.FenchelError, ValueError)
+
+
+@pytest.mark.parametrize("function", [fy.entmax, fy.normmax])
+def test_alpha_values_in_a_tensor_are_not_checked_but_show(function, backend):
+    alpha = torch.tensor([[1.5], [0.5], [math.nan]])
+    p = function(torch.tensor([[1.0, 0.5, 0.0]] * 3), alpha)
+    assert torch.equal(p.isnan().all(-1), torch.tensor([False, True, True]))
+    assert torch.equal(p[0], function(torch.tensor([[1.0, 0.5, 0.0]]), alpha[:1])[0])
+
+
+def test_negative_k_in_a_tensor_shows(backend):
+    p = fy.budget(torch.zeros(2, 3), torch.tensor([[1.0], [-1.0]]))
+    assert torch.equal(p.isnan().all(-1), torch.tensor([False, True]))

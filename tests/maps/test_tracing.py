@@ -1,0 +1,127 @@
+"""The maps inside torch.compile, torch.export and the dispatcher's own checks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import fenchel as fy
+from tests.maps.cases import randn
+
+FIXED = {
+    "softmax": fy.softmax,
+    "sparsemax": fy.sparsemax,
+    "entmax15": fy.entmax15,
+    "entmax": lambda x: fy.entmax(x, 1.25),
+    "normmax": lambda x: fy.normmax(x, 1.5),
+    "budget": lambda x: fy.budget(x, 2.0),
+    "dim 0": lambda x: fy.entmax15(x, dim=0),
+    "mask": lambda x: fy.entmax15(x, mask=torch.arange(6) < 4),
+    "half": lambda x: fy.entmax15(x.bfloat16()).float(),
+}
+PER_ROW = {"entmax": fy.entmax, "normmax": fy.normmax, "budget": fy.budget}
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_before():
+    torch._dynamo.reset()
+
+
+def gradients(function, *inputs):
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    p = function(*leaves)
+    return p, torch.autograd.grad((p * torch.linspace(-1, 2, p.numel()).view_as(p)).sum(), leaves)
+
+
+def assert_compiles(function, *inputs):
+    eager, eager_grads = gradients(function, *inputs)
+    compiled, compiled_grads = gradients(torch.compile(function, fullgraph=True), *inputs)
+    torch.testing.assert_close(compiled, eager)
+    torch.testing.assert_close(compiled_grads, eager_grads)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler warns of itself
+@pytest.mark.parametrize("name", FIXED)
+def test_compile_native(name, rng):
+    assert_compiles(FIXED[name], randn(5, 6, rng=rng, dtype=torch.float32))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+def test_compile_reference_into_fused_code(name, rng):
+    with fy.use_backend("reference"):
+        x = randn(5, 6, rng=rng, dtype=torch.float32)
+        assert_compiles(FIXED[name], x)
+        torch._dynamo.reset()
+        graphs = []
+
+        def keep(module, example_inputs):
+            graphs.append(module)
+            return module.forward
+
+        torch.compile(FIXED[name], fullgraph=True, backend=keep)(x)
+        code = graphs[0].print_readable(print_output=False)
+        assert "fenchel" not in code.replace("fenchel/", "")  # torch ops only: free to be fused
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", PER_ROW)
+def test_compile_with_one_parameter_a_row(name, backend, rng):
+    x, parameter = randn(5, 6, rng=rng), 1.2 + torch.rand(5, 1, generator=rng).double()
+    assert_compiles(PER_ROW[name], x, parameter)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compile_with_changing_batch_size(rng):
+    function = torch.compile(fy.entmax15, fullgraph=True, dynamic=True)
+    for rows in (2, 3, 7):
+        x = randn(rows, 9, rng=rng)
+        torch.testing.assert_close(function(x), fy.entmax15(x))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", FIXED)
+def test_export(name, rng):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return FIXED[name](x)
+
+    x = randn(5, 6, rng=rng, dtype=torch.float32)
+    exported = torch.export.export(Module(), (x,))
+    torch.testing.assert_close(exported.module()(x), FIXED[name](x))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", PER_ROW)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_opcheck(name, dim, backend, rng):
+    op = getattr(torch.ops.fenchel, name)
+    x = randn(4, 4, rng=rng).requires_grad_()
+    parameter = 1.2 + torch.rand(4, generator=rng).double().unsqueeze(dim)
+    torch.library.opcheck(op, (x, parameter.requires_grad_(), dim))
+
+
+@pytest.mark.parametrize("name", PER_ROW)
+def test_fake_tensors_keep_the_shape(name):
+    with FakeTensorMode():
+        p = PER_ROW[name](torch.empty(3, 5))
+    assert p.shape == (3, 5)
+
+
+@pytest.mark.parametrize("name", PER_ROW)
+def test_vmap_of_the_registered_op(name, rng):
+    x, parameter = randn(3, 4, 6, rng=rng), 1.2 + torch.rand(3, generator=rng).double()
+    op = getattr(torch.ops.fenchel, name)
+    batched = torch.func.vmap(lambda x, a: op(x, a.view(1, 1), 1), in_dims=(0, 0))(x, parameter)
+    expected = PER_ROW[name](x, parameter.view(3, 1, 1))
+    torch.testing.assert_close(batched, expected)
+    shared = torch.func.vmap(lambda x: op(x, parameter[0].view(1, 1), 1), in_dims=1)(x)
+    torch.testing.assert_close(shared, PER_ROW[name](x, parameter[:1].view(1, 1, 1)).movedim(1, 0))
+
+
+def test_make_fx_sees_the_op_not_a_constant(rng):
+    x = randn(3, 5, rng=rng)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(fy.entmax15)(x)
+    other = randn(3, 5, rng=rng)
+    torch.testing.assert_close(graph(other), fy.entmax15(other))

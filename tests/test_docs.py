@@ -1,0 +1,50 @@
+"""The documentation names everything that is public, and its examples are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = ("fenchel", "fenchel.nn", "fenchel.integrations.entmax")
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def documented() -> set[str]:
+    """The names that a page of the reference hands to autodoc."""
+    text = "".join(page.read_text() for page in (ROOT / "docs/api").glob("*.rst"))
+    return set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_reference_has_every_public_name(module):
+    public = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
+    assert public <= documented()
+
+
+def test_reference_has_only_public_names():
+    public = {f"{m}.{name}" for m in MODULES for name in importlib.import_module(m).__all__}
+    assert documented() <= public | set(MODULES)
+
+
+def examples(page: Path) -> str:
+    """What stands in ```python blocks; the other lines are blank, so that line numbers stay."""
+    lines, inside = [], False
+    for line in page.read_text().splitlines():
+        if line.startswith("```"):
+            inside, line = line == "```python", ""
+        lines.append(line if inside else "")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_are_true(page):
+    test = doctest.DocTestParser().get_doctest(examples(page), {}, page.name, str(page), 0)
+    report: list[str] = []
+    failed, _ = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    assert not failed, "".join(report)
