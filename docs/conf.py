@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ autodoc_typehints_format = "short"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
-python_maximum_signature_line_length = 96
+napoleon_use_ivar = True
+python_maximum_signature_line_length = 115  # before type names are shortened
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
@@ -82,6 +84,7 @@ def keep_sentences(
 def mathml(node: nodes.math | nodes.math_block) -> str:
     """The formula of a node. The converter knows a part of LaTeX; it fails on the rest."""
     formula = node.astext().replace(r"\textstyle", "")
+    formula = re.sub(r"\\\|(.+?)\\\|", r"{\\lVert \1 \\rVert}", formula)  # indices of a norm
     try:
         return tex2mathml(formula, as_block=isinstance(node, nodes.math_block))
     except MathError as error:

@@ -44,7 +44,7 @@ SETTINGS = {
 def two_scores() -> Figure:
     """Probability of the first of two scores [t, 0], and its slope."""
     t = torch.linspace(-5, 5, 4001, dtype=torch.float64)
-    figure = Figure(figsize=(9.6, 4.1), layout="constrained")
+    figure = Figure(figsize=(8.6, 3.9), layout="constrained")
     value, slope = figure.subplots(1, 2, sharex=True)
     for alpha, (label, color, dashes) in STYLES.items():
         scores = torch.stack([t, torch.zeros_like(t)], -1).requires_grad_()
@@ -59,11 +59,11 @@ def two_scores() -> Figure:
     value.set_title("first probability of scores [t, 0]", loc="left")
     value.set_yticks([0, 0.5, 1], ["0", "½", "1"])
     value.set_ylim(-0.03, 1.03)
-    value.legend(loc="upper left", handlelength=3.2, borderaxespad=0.2)
+    value.legend(loc="upper left", handlelength=2.6, borderaxespad=0.2, fontsize=9.5)
     value.annotate(
         "exactly 1 from\n$t = 1/(\\alpha - 1)$ on",
         (2.0, 1.0),
-        (2.2, 0.72),
+        (1.9, 0.7),
         arrowprops={"arrowstyle": "-", "color": "#555555"},
         color="#333333",
     )
@@ -71,9 +71,9 @@ def two_scores() -> Figure:
     slope.set_ylim(-0.06, 2.1)
     slope.set_yticks([0, 0.5, 1, 1.5, 2], ["0", "½", "1", "1½", "2"])
     slope.annotate(
-        "falls to 0 where the\nanswer becomes one-hot",
+        "falls to 0 where the\nanswer is one-hot",
         (1.0, 0.46),
-        (0.8, 0.8),
+        (0.75, 0.85),
         arrowprops={"arrowstyle": "-", "color": "#555555"},
         color="#333333",
     )
@@ -89,7 +89,7 @@ def three_scores() -> Figure:
     t = torch.linspace(-4, 4, 641, dtype=torch.float64)
     t2, t1 = torch.meshgrid(t, t, indexing="ij")
     scores = torch.stack([t1, t2, torch.zeros_like(t1)], -1)
-    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    figure = Figure(figsize=(8.6, 3.0), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
     levels = [i / 10 for i in range(11)]
     for axes, alpha in zip(panels, (1.0, 1.5, 2.0), strict=True):
@@ -129,7 +129,7 @@ def simplex() -> Figure:
     generator = torch.Generator().manual_seed(0)
     scores = 1.25 * torch.randn(1500, 3, dtype=torch.float64, generator=generator)
     corners = torch.eye(3, dtype=torch.float64)
-    figure = Figure(figsize=(9.6, 2.55), layout="constrained")
+    figure = Figure(figsize=(8.6, 2.4), layout="constrained")
     panels = figure.subplots(1, len(STYLES))
     for axes, (alpha, (label, color, _)) in zip(panels, STYLES.items(), strict=True):
         p = fy.entmax(scores, alpha)
@@ -146,7 +146,7 @@ def simplex() -> Figure:
             for word, k in (("inside", 3), ("edges", 2), ("corners", 1))
         )
         axes.text(0.5, -0.2, text, ha="center", va="top", fontsize=9, color="#333333")
-        axes.set_title(label, fontsize=10.5)
+        axes.set_title(label, fontsize=10)
         axes.set_aspect("equal")
         axes.set_xlim(-0.15, 1.15)
         axes.set_ylim(-0.58, 1.0)

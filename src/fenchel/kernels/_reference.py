@@ -72,21 +72,28 @@ def normmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
     work = _widen(x)
     u = work - _finite_max(work, dim)
     q_inverse = 1.0 / (1.0 + inverse)  # 1/q
+    # z = base + (u - tau), with the base as in _entmax_flat: 1 for alpha near 1, else 0.
+    small = inverse > 2.0
+    base = small.to(work.dtype) if isinstance(small, Tensor) else float(small)
 
-    def weights(z: Tensor) -> Tensor:
-        return torch.where(z <= 0, 0.0, (inverse * z.log()).exp())
+    def weights(w: Tensor) -> tuple[Tensor, Tensor]:
+        """z and z^(1/a), at w = u - tau."""
+        z = (base + w).clamp(min=0)
+        if isinstance(base, Tensor):
+            logs = torch.where(base == 1, w.clamp(min=-1).log1p(), z.log())
+        else:
+            logs = w.clamp(min=-1).log1p() if base else z.log()
+        return z, torch.where(z <= 0, 0.0, (inverse * logs).exp())
 
     def step(tau: Tensor) -> Tensor:
-        z = (1.0 + (u - tau)).clamp(min=0)
-        w = weights(z)
+        z, w = weights(u - tau)
         total = (w * z).sum(dim, keepdim=True)
         return _safe_divide(
             total * -torch.expm1(-q_inverse * total.log()), w.sum(dim, keepdim=True)
         )
 
-    tau, rest = _climb(step, u, dim)
-    z = (1.0 + ((u - tau) - rest)).clamp(min=0)
-    w = weights(z)
+    tau, rest = _climb(step, u, dim, base - 1.0)
+    _, w = weights((u - tau) - rest)
     total = w.sum(dim, keepdim=True)
     p = w / torch.where(total == 0, 1.0, total)
     if isinstance(alpha, Tensor):
@@ -101,15 +108,15 @@ def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
     A row with fewer than k unmasked entries gives each of them 1.
     """
     work = _widen(x)
-    u = work - _finite_max(work, dim)
-    kept = u > -math.inf
-    low = torch.where(kept, u, 0.0).amin(dim, keepdim=True) - 1.0
-    high = torch.zeros_like(low)
+    # Not shifted by the maximum: scores near the threshold, which may be far below, would round.
+    kept = work > -math.inf
+    high = _finite_max(work, dim)
+    low = torch.where(kept, work, high).amin(dim, keepdim=True) - 1.0
     goal = _widen(k).to(work.device) if isinstance(k, Tensor) else k
     full = kept.sum(dim, keepdim=True) <= goal
 
     def evaluate(tau: Tensor) -> tuple[Tensor, Tensor]:
-        shifted = u - tau
+        shifted = work - tau
         excess = shifted.clamp(0, 1).sum(dim, keepdim=True) - goal
         active = ((shifted > 0) & (shifted < 1)).sum(dim, keepdim=True)
         return excess, active
@@ -135,10 +142,12 @@ def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
         excess, active = evaluate(tau)
         rest = excess / active.clamp(min=1)
     rest = torch.where(rest.abs() < 1, rest, 0.0)
-    p = ((u - tau) - rest).clamp(0, 1)
+    p = ((work - tau) - rest).clamp(0, 1)
     p = torch.where(full, kept.to(work.dtype), p)
-    top = x.amax(dim, keepdim=True)
-    return torch.where(top < math.inf, p, torch.nan).to(x.dtype)
+    valid = x.amax(dim, keepdim=True) < math.inf
+    if isinstance(goal, Tensor):
+        valid = valid & (goal >= 0)
+    return torch.where(valid, p, torch.nan).to(x.dtype)
 
 
 def _entmax_flat(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
@@ -207,9 +216,10 @@ def _entmax_steep(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
     work = _widen(x)
     depth = _finite_max(work, dim) - work  # >= 0, +inf where masked
     a = _widen(alpha) - 1.0 if isinstance(alpha, Tensor) else alpha - 1.0
-    inside = depth <= _deepest_support(depth, a, dim)
-    floor = torch.where(inside, depth, 0.0).amax(dim, keepdim=True)
-    log_rise = torch.where(inside, a * (floor - depth), 0.0).log()  # -inf for the deepest
+    inside = (depth <= _deepest_support(depth, a, dim)) & (depth < math.inf)
+    lowest = torch.where(inside, work, math.inf).amin(dim, keepdim=True)
+    # From the scores, not from depths: their differences are exact where it matters.
+    log_rise = torch.where(inside, a * (work - lowest), 0.0).log()  # -inf for the lowest
     size = inside.sum(dim, keepdim=True).clamp(min=1)
 
     def log_p(y: Tensor) -> Tensor:
@@ -224,7 +234,7 @@ def _entmax_steep(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
 
     drop, rest = _climb(step, depth, dim)
     y = ((1.0 / size - drop) - rest).clamp(min=torch.finfo(work.dtype).tiny)
-    p = torch.where(inside & (depth < math.inf), log_p(y).exp(), 0.0)
+    p = torch.where(inside, log_p(y).exp(), 0.0)
     top = x.amax(dim, keepdim=True)
     return torch.where(top < math.inf, p, torch.nan).to(x.dtype)
 

@@ -14,7 +14,7 @@ namespace FENCHEL_ISA {
 inline double clip(double value) { return value < 0 ? 0 : (value > 1 ? 1 : value); }
 
 template <class T>
-inline void budget_row(const T* x, int64_t n, double k, T* p, double* u) {
+inline void budget_row(const T* x, int64_t n, double k, T* p) {
   double top = -kInf<double>, bottom = kInf<double>;
   bool has_nan = false;
   int64_t kept = 0;
@@ -32,13 +32,12 @@ inline void budget_row(const T* x, int64_t n, double k, T* p, double* u) {
     for (int64_t j = 0; j < n; ++j) p[j] = x[j] > -kInf<T> ? T(1) : T(0);
     return;
   }
-  for (int64_t j = 0; j < n; ++j) u[j] = static_cast<double>(x[j]) - top;
-
-  double low = bottom - top - 1, high = 0, tau = low + (high - low) / 2, rest = 0;
+  // Not shifted by the maximum: scores near the threshold, which may be far below, would round.
+  double low = bottom - 1, high = top, tau = low + (high - low) / 2, rest = 0;
   for (int step = 0; step < 200; ++step) {
     double sum = 0, active = 0;
     for (int64_t j = 0; j < n; ++j) {
-      const double shifted = u[j] - tau;
+      const double shifted = static_cast<double>(x[j]) - tau;
       sum += clip(shifted);
       active += shifted > 0 && shifted < 1 ? 1 : 0;
     }
@@ -54,7 +53,7 @@ inline void budget_row(const T* x, int64_t n, double k, T* p, double* u) {
     tau = inside && step % 2 == 0 ? newton : middle;
   }
   if (!(std::abs(rest) < 1)) rest = 0;
-  for (int64_t j = 0; j < n; ++j) p[j] = static_cast<T>(clip((u[j] - tau) - rest));
+  for (int64_t j = 0; j < n; ++j) p[j] = static_cast<T>(clip((static_cast<double>(x[j]) - tau) - rest));
 }
 
 }  // namespace FENCHEL_ISA

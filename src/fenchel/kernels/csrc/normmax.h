@@ -12,10 +12,12 @@
 namespace fenchel {
 namespace FENCHEL_ISA {
 
-// z^(1/a), with its limits: the indicator of the support at alpha = inf, none of it but 1 at alpha = 1.
-inline double normmax_weight(double z, double inverse_a) {
-  if (!(z > 0)) return 0;
-  return inverse_a == 1 ? z : std::exp(inverse_a * std::log(z));
+// z^(1/a) for z = base + w; at alpha = inf the indicator of z > 0. As in curve.h the base is 1 for
+// alpha near 1, where log(1 + w) counts to the last digit of w, and 0 otherwise.
+inline double normmax_weight(double w, double base, double inverse_a) {
+  if (!(base + w > 0)) return 0;
+  if (inverse_a == 1) return base + w;
+  return std::exp(inverse_a * (base == 1 ? std::log1p(w) : std::log(w)));
 }
 
 template <class T>
@@ -37,13 +39,14 @@ inline void normmax_row(const T* x, int64_t n, double alpha, T* p, double* scrat
     if (value > -1) u[count++] = value;
   }
   const double inverse_a = 1 / (alpha - 1), inverse_q = 1 / (1 + inverse_a);
-  double tau = 0, rest = 0;
+  const double base = inverse_a > 2 ? 1 : 0;
+  double tau = base - 1, rest = 0;
   for (int step = 0; step < 100; ++step) {
     double sum = 0, weights = 0;
     for (int64_t i = 0; i < count; ++i) {
-      const double z = 1 + (u[i] - tau), w = normmax_weight(z, inverse_a);
-      weights += w;
-      sum += w * z;
+      const double w = u[i] - tau, weight = normmax_weight(w, base, inverse_a);
+      weights += weight;
+      sum += weight * (base + w);
     }
     rest = sum * -std::expm1(-inverse_q * std::log(sum)) / weights;
     const double next = tau + rest;
@@ -51,10 +54,12 @@ inline void normmax_row(const T* x, int64_t n, double alpha, T* p, double* scrat
     tau = next;
   }
   double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += normmax_weight(1 + ((u[i] - tau) - rest), inverse_a);
+  for (int64_t i = 0; i < count; ++i) {
+    total += normmax_weight((u[i] - tau) - rest, base, inverse_a);
+  }
   for (int64_t j = 0; j < n; ++j) {
-    const double z = 1 + ((static_cast<double>(x[j]) - top) - tau - rest);
-    p[j] = static_cast<T>(normmax_weight(z, inverse_a) / total);
+    const double w = ((static_cast<double>(x[j]) - top) - tau) - rest;
+    p[j] = static_cast<T>(normmax_weight(w, base, inverse_a) / total);
   }
 }
 

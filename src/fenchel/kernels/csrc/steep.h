@@ -14,38 +14,39 @@ namespace FENCHEL_ISA {
 
 constexpr size_t steep_scratch_bytes(int64_t n) { return 2 * n * sizeof(double); }
 
-// Whether the entries above depth[k] alone sum to 1 or more with the threshold there.
-inline bool filled_above(const double* depth, int64_t k, double a) {
+// Whether the entries above score[k] (sorted, descending) alone sum to 1 with the threshold there.
+inline bool filled_above(const double* score, int64_t k, double a) {
   double sum = 0;
   for (int64_t i = 0; i < k && sum < 1; ++i) {
-    const double rise = a * (depth[k] - depth[i]);
+    const double rise = a * (score[i] - score[k]);
     if (rise > 0) sum += std::exp(std::log(rise) / a);
   }
   return sum >= 1;
 }
 
-// Reads x (stride x_stride), writes p (stride p_stride); `top` is the row's finite maximum.
+// Reads x (stride x_stride), writes p (stride p_stride); `top` is the row's finite maximum. Works
+// with differences of scores, which are exact where it matters, not with depths below the maximum.
 template <class T>
 inline void steep_row(const T* x, int64_t x_stride, int64_t n, double top, double alpha, T* p,
                       int64_t p_stride, double* scratch) {
   const double a = alpha - 1, reach = 1 / a;
-  double* depth = scratch;
+  double* score = scratch;
   double* log_rise = scratch + n;
   int64_t candidates = 0;
   for (int64_t j = 0; j < n; ++j) {
     p[j * p_stride] = 0;
-    const double d = top - static_cast<double>(x[j * x_stride]);
-    if (d < reach) depth[candidates++] = d;
+    const double value = x[j * x_stride];
+    if (top - value < reach) score[candidates++] = value;
   }
-  std::sort(depth, depth + candidates);
-  int64_t in = 0, out = candidates;  // depth[in] is supported, depth[out] is not
+  std::sort(score, score + candidates, [](double a, double b) { return a > b; });
+  int64_t in = 0, out = candidates;  // score[in] is supported, score[out] is not
   while (out - in > 1) {
     const int64_t middle = in + (out - in) / 2;
-    (filled_above(depth, middle, a) ? out : in) = middle;
+    (filled_above(score, middle, a) ? out : in) = middle;
   }
   const int64_t size = in + 1;
-  const double floor = depth[in];
-  for (int64_t i = 0; i < size; ++i) log_rise[i] = std::log(a * (floor - depth[i]));
+  const double lowest = score[in];
+  for (int64_t i = 0; i < size; ++i) log_rise[i] = std::log(a * (score[i] - lowest));
 
   double y = 1.0 / static_cast<double>(size);
   for (int step = 0; step < 100; ++step) {
@@ -65,9 +66,9 @@ inline void steep_row(const T* x, int64_t x_stride, int64_t n, double top, doubl
   }
   const double low = a * std::log(y);
   for (int64_t j = 0; j < n; ++j) {
-    const double d = top - static_cast<double>(x[j * x_stride]);
-    if (!(d <= floor)) continue;
-    const double rise = std::log(a * (floor - d));
+    const double value = x[j * x_stride];
+    if (!(value >= lowest)) continue;
+    const double rise = std::log(a * (value - lowest));
     const double high = std::max(low, rise), gap = std::min(low, rise) - high;
     p[j * p_stride] = static_cast<T>(std::exp((high + std::log1p(std::exp(gap))) / a));
   }
