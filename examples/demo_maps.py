@@ -41,9 +41,8 @@ SECONDS = 2.5  # for each shape
 
 def show_backend() -> None:
     found = fy.backends()
-    print(
-        f"fenchel {fy.__version__} · torch {torch.__version__} · {torch.get_num_threads()} threads"
-    )
+    threads = torch.get_num_threads()
+    print(f"fenchel {fy.__version__}, torch {torch.__version__}, threads: {threads}")
     print(f"backend: {found.active}, because {found.reason}")
 
 

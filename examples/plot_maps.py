@@ -102,8 +102,8 @@ def three_scores() -> Figure:
         axes.set_title(STYLES[alpha][0], loc="left")
         axes.set_xlabel("t₁")
         axes.set_aspect("equal")
-        axes.set_xticks(range(-4, 5, 2))
-        axes.set_yticks(range(-4, 5, 2))
+        axes.set_xticks([-2, 0, 2])
+        axes.set_yticks([-2, 0, 2])
     panels[0].set_ylabel("t₂")
     bar = figure.colorbar(filled, ax=panels, ticks=[0, 0.5, 1], aspect=16, pad=0.015)
     bar.ax.set_yticklabels(["0", "½", "1"])
@@ -121,7 +121,7 @@ def _mark(
         axes.contourf(x, y, inside, [0.5, 1.5], colors="none", hatches=["///"])
     axes.contour(x, y, inside, [0.5], colors=ink, linewidths=1.4)
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none"}
-    axes.text(*at, label, ha="center", va="center", bbox=box, fontsize=8.5)
+    axes.text(*at, label, ha="center", va="center", bbox=box, fontsize=8)
 
 
 def simplex() -> Figure:

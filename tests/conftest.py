@@ -21,6 +21,10 @@ hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
+# Small tensors, and as many pytest workers as cores: threads that spin for each other cost minutes.
+# A test about threads asks for the `threads` fixture.
+torch.set_num_threads(1)
+
 BACKENDS = ("native", "reference")
 
 

@@ -119,8 +119,8 @@ def assert_matches_reference(map_: Map, scores: Tensor, p: Tensor, param=None) -
         raise AssertionError(
             f"{map_.name}: {wrong.any(-1).sum()} of {wrong[..., 0].size} rows are wrong, by up to "
             f"{error[wrong].max():.3g}; e.g. row {row} with param {of_row!r}\n"
-            f"scores   {x[row].tolist()}\ngot      {got[row].tolist()}\n"
-            f"expected {expected[row].tolist()}"
+            f"scores   {x[row].tolist()[:16]}\ngot      {got[row].tolist()[:16]}\n"
+            f"expected {expected[row].tolist()[:16]}"
         )
 
 

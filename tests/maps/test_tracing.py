@@ -18,7 +18,6 @@ FIXED = {
     "budget": lambda x: fy.budget(x, 2.0),
     "dim 0": lambda x: fy.entmax15(x, dim=0),
     "mask": lambda x: fy.entmax15(x, mask=torch.arange(6) < 4),
-    "half": lambda x: fy.entmax15(x.bfloat16()).float(),
 }
 PER_ROW = {"entmax": fy.entmax, "normmax": fy.normmax, "budget": fy.budget}
 
@@ -45,6 +44,15 @@ def assert_compiles(function, *inputs):
 @pytest.mark.parametrize("name", FIXED)
 def test_compile_native(name, rng):
     assert_compiles(FIXED[name], randn(5, 6, rng=rng, dtype=torch.float32))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compile_half(rng):
+    # torch's compiler leaves out roundings to half between fused ops, so half's own tolerance.
+    x = randn(5, 6, rng=rng, dtype=torch.bfloat16)
+    eager, compiled = fy.entmax15(x), torch.compile(fy.entmax15, fullgraph=True)(x)
+    assert compiled.dtype == torch.bfloat16
+    torch.testing.assert_close(compiled, eager)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -122,6 +130,6 @@ def test_vmap_of_the_registered_op(name, rng):
 
 def test_make_fx_sees_the_op_not_a_constant(rng):
     x = randn(3, 5, rng=rng)
-    graph = torch.fx.experimental.proxy_tensor.make_fx(fy.entmax15)(x)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x: fy.entmax15(x))(x)
     other = randn(3, 5, rng=rng)
     torch.testing.assert_close(graph(other), fy.entmax15(other))

@@ -47,8 +47,16 @@ def choose_backend(x: Tensor) -> str:
 
 
 def run(op: str, x: Tensor, parameter: float | Tensor, dim: int) -> Tensor:
-    """Run the forward kernel ``op`` on ``x`` along ``dim``."""
-    return _TABLE[op][choose_backend(x)](x, parameter, dim)
+    """Run the forward kernel ``op`` on ``x`` along ``dim``; the result is contiguous."""
+    backend = choose_backend(x)
+    kernel = _TABLE[op][backend]
+    if backend == "native" or torch.compiler.is_compiling():
+        return kernel(x, parameter, dim)
+    # On contiguous rows torch adds up a row in the same order whatever the layout was.
+    rows = x.movedim(dim, -1).contiguous()
+    if isinstance(parameter, Tensor) and parameter.dim() == x.dim():
+        parameter = parameter.movedim(dim, -1)
+    return kernel(rows, parameter, x.dim() - 1).movedim(-1, dim).contiguous()
 
 
 def run_sparse(

@@ -43,7 +43,8 @@ def entmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
 def softmax(x: Tensor, dim: int) -> Tensor:
     """Entmax at alpha = 1, with zeros instead of NaN in a fully masked row."""
     weights = (x - _finite_max(x, dim)).exp()
-    total = weights.sum(dim, keepdim=True)
+    # One large entry among many small ones: float32 would round the small away, one by one.
+    total = _widen(weights).sum(dim, keepdim=True).to(x.dtype)
     return weights / torch.where(total == 0, 1.0, total)
 
 
@@ -132,12 +133,14 @@ def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
         rest = excess / active.clamp(min=1)
         newton = tau + rest
         inside = (active > 0) & (newton >= low) & (newton <= high)
-        if not torch.compiler.is_compiling():
-            moving = (rest.abs() > 4 * torch.finfo(work.dtype).eps * (1 + tau.abs())) & (low < high)
-            if not bool((moving & ~full).any()):
-                break
+        grain = 4 * torch.finfo(work.dtype).eps * (1 + tau.abs())
+        moving = ((active == 0) | (rest.abs() > grain)) & (low < high) & ~full
+        if not torch.compiler.is_compiling() and not bool(moving.any()):
+            break
         middle = (low + high) / 2
-        tau = torch.where(inside, newton, middle) if step % 2 == 0 else middle
+        following = torch.where(inside, newton, middle) if step % 2 == 0 else middle
+        # A row that is done stands still: its result must not depend on its neighbours.
+        tau = torch.where(moving, following, tau)
     else:
         excess, active = evaluate(tau)
         rest = excess / active.clamp(min=1)
@@ -271,9 +274,11 @@ def _climb(
     limit = math.ceil(math.log2(like.shape[dim] + 1)) + math.ceil(-math.log(eps, 4)) + 1
     rest = step(tau)
     for _ in range(limit):
-        if not torch.compiler.is_compiling() and not bool((rest.abs() > 4 * eps).any()):
+        moving = rest.abs() > 4 * eps
+        if not torch.compiler.is_compiling() and not bool(moving.any()):
             break
-        tau = tau + rest
+        # A row that is done stands still: its result must not depend on its neighbours.
+        tau = torch.where(moving, tau + rest, tau)
         rest = step(tau)
     return tau, rest
 

@@ -112,6 +112,7 @@ def _native_backward_serves(p: Tensor, grad: Tensor) -> bool:
         not torch.compiler.is_compiling()
         and not torch.is_grad_enabled()
         and not torch._C._are_functorch_transforms_active()
+        and not torch._C._functorch.is_legacy_batchedtensor(grad)  # autograd.grad(is_grads_batched)
         and torch._C._len_torch_dispatch_stack() == 0
         and forward_ad._current_level < 0
         and type(p) in _PLAIN
