@@ -77,17 +77,23 @@ inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> t
   Vec<T>* slopes = kept + n;
   Vec<T> rest = splat(T(0));
   for (int step = 0; step < kMaxSteps; ++step) {
-    Vec<T> sum = splat(T(0)), total_slope = splat(T(0)), slope;
-    for (int64_t j = 0; j < n; ++j) {
-      const Vec<T> value = curve(u[j] - tau, &slope);
-      if constexpr (!Curve::kCheap) {
-        kept[j] = value;
-        slopes[j] = slope;
+    Total<T> sums;
+    Vec<T> slope_sum = splat(T(0)), slope;
+    for (int64_t j = 0; j < n;) {
+      Vec<T> part = splat(T(0));
+      for (const int64_t end = std::min<int64_t>(n, j + Total<T>::kBlock); j < end; ++j) {
+        const Vec<T> value = curve(u[j] - tau, &slope);
+        if constexpr (!Curve::kCheap) {
+          kept[j] = value;
+          slopes[j] = slope;
+        }
+        part += value;
+        slope_sum += slope;
       }
-      sum += value;
-      total_slope += slope;
+      sums.add(part);
     }
-    rest = curve.step(sum, total_slope);
+    const Vec<T> sum = sums.value();
+    rest = curve.step(sum, slope_sum);
     const Vec<T> next = tau + rest;
     const Mask<T> moves = chosen & ~curve.done(sum, rest) & (next > tau);
     if (!any<T>(moves)) break;
@@ -104,8 +110,15 @@ inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> t
 
 template <class T>
 inline void softmax_lanes(const Vec<T>* u, int64_t n, Mask<T> chosen, Vec<T>* p) {
-  Vec<T> sum = splat(T(0));
-  for (int64_t j = 0; j < n; ++j) sum += exp(u[j]);
+  Total<T> total;
+  for (int64_t j = 0; j < n;) {
+    Vec<T> part = splat(T(0));
+    for (const int64_t end = std::min<int64_t>(n, j + Total<T>::kBlock); j < end; ++j) {
+      part += exp(u[j]);
+    }
+    total.add(part);
+  }
+  const Vec<T> sum = total.value();
   for (int64_t j = 0; j < n; ++j) p[j] = chosen ? exp(u[j]) / sum : p[j];
 }
 

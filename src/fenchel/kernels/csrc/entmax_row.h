@@ -38,15 +38,15 @@ struct RowScratch {
   }
 };
 
-// Sums of p and of slopes over packed entries, blockwise in T and across blocks in double. With
-// `values` and `slopes`, keeps both. u is padded: whole vectors are read and written.
+// Sums of p and of slopes over packed entries. With `values` and `slopes`, keeps both. u is padded:
+// whole vectors are read and written.
 template <class T, class Curve>
 inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* sum, double* slope_sum,
                  T* values, T* slopes) {
   constexpr int lanes = kLanes<T>;
   const Vec<T> shift = splat(tau);
-  double total = 0, total_slope = 0;
-  int64_t j = 0;
+  Total<T> total;
+  Vec<T> d0 = splat(T(0)), d1 = d0;
   const auto add = [&](Vec<T> w, int64_t at, Vec<T>* s, Vec<T>* d) {
     Vec<T> slope;
     const Vec<T> value = curve(w, &slope);
@@ -59,9 +59,9 @@ inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* s
     *s += value;
     *d += slope;
   };
-  while (j < count) {
-    const int64_t end = std::min<int64_t>(count, j + 64 * lanes);
-    Vec<T> s0 = splat(T(0)), d0 = s0, s1 = s0, d1 = s0;
+  for (int64_t j = 0; j < count;) {
+    const int64_t end = std::min<int64_t>(count, j + 2 * Total<T>::kBlock * lanes);
+    Vec<T> s0 = splat(T(0)), s1 = s0;
     for (; j + 2 * lanes <= end; j += 2 * lanes) {
       add(load(u + j) - shift, j, &s0, &d0);
       add(load(u + j + lanes) - shift, j + lanes, &s1, &d1);
@@ -70,11 +70,10 @@ inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* s
       const int part = static_cast<int>(std::min<int64_t>(lanes, end - j));
       add(load_part(u + j, part, -kInf<T>) - shift, j, &s0, &d0);
     }
-    total += static_cast<double>(sum_lanes<T>(s0 + s1));
-    total_slope += static_cast<double>(sum_lanes<T>(d0 + d1));
+    total.add(s0 + s1);
   }
-  *sum = total;
-  *slope_sum = total_slope;
+  *sum = total.over_lanes();
+  *slope_sum = sum_lanes_in_double<T>(d0 + d1);  // a slope need not be right to the last digit
 }
 
 // Newton from tau, which is left of the root, over packed entries; at most max_steps. Starts at
@@ -234,24 +233,22 @@ inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n,
 template <class T>
 inline void softmax_row(const T* x, int64_t n, T top, T* p) {
   constexpr int lanes = kLanes<T>;
-  double total = 0;
-  int64_t j = 0;
-  while (j + lanes <= n) {
-    const int64_t end = std::min<int64_t>(n, j + 64 * lanes);
-    Vec<T> sum = splat(T(0));
-    for (; j + lanes <= end; j += lanes) {
-      const Vec<T> e = exp(load(x + j) - top);
-      store(p + j, e);
-      sum += e;
+  Total<T> sum;
+  for (int64_t j = 0; j < n;) {
+    Vec<T> block = splat(T(0));
+    for (const int64_t end = std::min<int64_t>(n, j + Total<T>::kBlock * lanes); j < end; j += lanes) {
+      const int part = static_cast<int>(std::min<int64_t>(lanes, end - j));
+      const Vec<T> e = exp((part == lanes ? load(x + j) : load_part(x + j, part, -kInf<T>)) - top);
+      if (part == lanes) {
+        store(p + j, e);
+      } else {
+        store_part(p + j, e, part);
+      }
+      block += e;
     }
-    total += static_cast<double>(sum_lanes<T>(sum));
+    sum.add(block);
   }
-  const int part = static_cast<int>(n - j);
-  if (part > 0) {
-    const Vec<T> e = exp(load_part(x + j, part, -kInf<T>) - top);
-    store_part(p + j, e, part);
-    total += static_cast<double>(sum_lanes<T>(e));
-  }
+  const double total = sum.over_lanes();
   const T inverse = static_cast<T>(1 / total);
   for (int64_t i = 0; i < n; ++i) p[i] *= inverse;
 }

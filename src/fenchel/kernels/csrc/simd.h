@@ -164,6 +164,39 @@ inline T sum_lanes(Vec<T> v) {
 }
 
 template <class T>
+inline double sum_lanes_in_double(Vec<T> v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    const __m512 x = (__m512)v;
+    return _mm512_reduce_add_pd(
+        _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
+                      _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))));
+  }
+#endif
+  double total = 0;
+  for (int lane = 0; lane < kLanes<T>; ++lane) total += static_cast<double>(v[lane]);
+  return total;
+}
+
+// A sum of many vectors. Terms go through `add` up to kBlock at a time, summed plainly; blocks are
+// summed with what rounding took kept beside, so that many small terms count beside a large one.
+template <class T>
+struct Total {
+  static constexpr int kBlock = 8;
+  Vec<T> sum = splat(T(0)), lost = splat(T(0));
+
+  void add(Vec<T> block) {
+    const Vec<T> next = sum + block, back = next - sum;
+    lost += (sum - (next - back)) + (block - back);
+    sum = next;
+  }
+  Vec<T> value() const { return sum + lost; }
+  double over_lanes() const {
+    return sum_lanes_in_double<T>(sum) + sum_lanes_in_double<T>(lost);
+  }
+};
+
+template <class T>
 inline T max_lanes(Vec<T> v) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
