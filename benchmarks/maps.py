@@ -104,7 +104,9 @@ def measure(shape: tuple[int, int], scale: float, alpha: float | str, options) -
             "error": error,
         }
         if options.peers:
-            slow = interleave({"fenchel": work["fenchel"], "entmax": wrap(peer(alpha, value), x)}, 0, 3)
+            slow = interleave(
+                {"fenchel": work["fenchel"], "entmax": wrap(peer(alpha, value), x)}, 0, 3
+            )
             row["entmax_ms"] = 1e3 * slow["entmax"]
             row["speedup"] = slow["entmax"] / slow["fenchel"]
         results.append(row)
@@ -139,7 +141,9 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{machine()}\n{fy.backends()}\n")
     chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
-    print(f"{'shape':>13} {'scale':>5} {'alpha':>5} {'mode':>9} {'softmax':>9} {'fenchel':>9} ratio")
+    print(
+        f"{'shape':>13} {'scale':>5} {'alpha':>5} {'mode':>9} {'softmax':>9} {'fenchel':>9} ratio"
+    )
     rows = []
     for shape in chosen:
         for scale in SCALES:

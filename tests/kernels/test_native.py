@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fenchel.kernels import _native, _reference
+from fenchel.kernels import _native, reference
 
 pytestmark = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
 
@@ -43,7 +43,7 @@ def test_forward(op, parameter, dtype, n, rng):
         x[1, n // 2] = math.nan
         x[2, 0] = math.inf
         got = getattr(_native, op)(x, parameter, 1)
-        assert_close(got, getattr(_reference, op)(x.double(), parameter, 1), dtype)
+        assert_close(got, getattr(reference, op)(x.double(), parameter, 1), dtype)
 
 
 @every_kernel

@@ -142,11 +142,13 @@ def test_infinite_alpha(name, dtype):
         # Subtracting the maximum from all scores rounds away what tells the low ones apart.
         ("budget", 2.0, [15870236.1, -15850213.57047186, -15850213.584010232]),
         ("entmax", 13.96, [0.0018913876916004653, 3.182097712239001e-08, 3.192183070926232e-08]),
+        # At 1e8 a float64 threshold has steps of 1e-8: it must be measured from a score nearby.
+        ("budget", 0.5, [100000000.05, 100000000.05, 100000000.1, 99999999.9]),
         # Close to 1 the exponent 1/(alpha-1) multiplies the rounding of the threshold.
         ("normmax", 1.0000012853682072, [-1.2664027824445541e-09, -4.655223674180439e-09]),
         ("normmax", 1.0000023284204256, [0.016624948863160693, 0.016628625]),
     ],
-    ids=["budget-spread", "entmax-spread", "normmax-near-ties", "normmax-near-one"],
+    ids=["budget-spread", "entmax-spread", "budget-shift", "normmax-near-ties", "normmax-near-one"],
 )
 def test_hard_rows_found_by_fuzzing(name, param, scores):
     x = torch.tensor(scores, dtype=torch.float64)

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.kernels import _native, _reference, _reference_sparse
+from fenchel.kernels import _native, reference
 
 _BACKENDS = ("native", "reference")
 _NATIVE_DTYPES = (torch.float32, torch.float64)
 _TABLE: dict[str, dict[str, Callable[[Tensor, float | Tensor, int], Tensor]]] = {
-    "entmax": {"reference": _reference.entmax, "native": _native.entmax},
-    "normmax": {"reference": _reference.normmax, "native": _native.normmax},
-    "budget": {"reference": _reference.budget, "native": _native.budget},
+    "entmax": {"reference": reference.entmax, "native": _native.entmax},
+    "normmax": {"reference": reference.normmax, "native": _native.normmax},
+    "budget": {"reference": reference.budget, "native": _native.budget},
 }
 _SPARSE_TABLE = {
-    "entmax": {"reference": _reference_sparse.sparse_entmax, "native": _native.sparse_entmax},
+    "entmax": {"reference": reference.sparse_entmax, "native": _native.sparse_entmax},
 }
 
 _requested: str | None = None  # what use_backend asked for; None = choose by tensor

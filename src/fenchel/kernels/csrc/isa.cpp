@@ -107,9 +107,11 @@ int normmax_forward(const T* x, T* p, const Layout& at) {
 
 template <class T>
 int budget_forward(const T* x, T* p, const Layout& at) {
-  return for_contiguous_rows(x, p, at, 1, [&](int64_t row, const T* in, T* out, void*) {
-    budget_row(in, at.n, at.parameter_of(row), out);
-  });
+  return for_contiguous_rows(x, p, at, at.n * sizeof(double),
+                             [&](int64_t row, const T* in, T* out, void* memory) {
+                               budget_row(in, at.n, at.parameter_of(row), out,
+                                          static_cast<double*>(memory));
+                             });
 }
 
 // work(row, p_row, g_row, out_row, memory) on contiguous rows.

@@ -30,6 +30,7 @@ struct Simd;
 template <>
 struct Simd<float> {
   typedef float vec __attribute__((vector_size(kVectorBytes)));
+  typedef uint32_t word __attribute__((vector_size(kVectorBytes)));  // for arithmetic on bits
   typedef int32_t mask __attribute__((vector_size(kVectorBytes)));
 };
 
@@ -331,16 +332,18 @@ inline Vec<float> exp(Vec<float> x) {
   q = q * r + 0.1666657699f;
   q = q * r + 0.5f;
   const Vec<float> e = (q * r) * r + r + 1.0f;
-  const Mask<float> exponent = ((Mask<float>)shifted - (Mask<float>)shifter) << 23;
-  const Vec<float> scaled = (Vec<float>)((Mask<float>)e + exponent);
+  using Word = Simd<float>::word;
+  const Word exponent = ((Word)shifted - (Word)shifter) << 23;
+  const Vec<float> scaled = (Vec<float>)((Word)e + exponent);
   return tiny ? splat(0.0f) : scaled;
 }
 
 // log(x) for positive normal x; log of 0 is about -88 (callers select it away).
 inline Vec<float> log(Vec<float> x) {
-  const Mask<float> i = (Mask<float>)x;
-  const Mask<float> e = (i - 0x3f2aaaab) >> 23;  // x = m 2^e, m in [2/3, 4/3)
-  const Vec<float> f = (Vec<float>)(i - (e << 23)) - 1.0f;
+  using Word = Simd<float>::word;
+  const Word i = (Word)x;
+  const Mask<float> e = (Mask<float>)(i - 0x3f2aaaabu) >> 23;  // x = m 2^e, m in [2/3, 4/3)
+  const Vec<float> f = (Vec<float>)(i - ((Word)e << 23)) - 1.0f;
   Vec<float> q = splat(-0.1212558065f);
   q = q * f + 0.1342574901f;
   q = q * f + -0.1234619025f;

@@ -1,4 +1,4 @@
-// Entmax for alpha > 2, one row, in double. See _entmax_steep in _reference.py for the maths.
+// Entmax for alpha > 2, one row, in double. See reference/_entmax.py for the maths.
 //
 // Near the threshold p is infinitely steep in it, so the threshold is never the unknown: first the
 // support (an entry is in it exactly if those above it do not fill the simplex alone), then Newton

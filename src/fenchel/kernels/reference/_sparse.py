@@ -7,21 +7,20 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel.kernels import _reference
-
-Parameter = float | Tensor
+from fenchel.kernels.reference._entmax import entmax
+from fenchel.kernels.reference._newton import Parameter, widen
 
 
 def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
-    p = _reference.entmax(x, alpha, -1)
+    p = entmax(x, alpha, -1)
     inside = p != 0
     return inside.nonzero()[:, -1].clone(), p[inside], inside.sum(-1), _threshold(x, p, alpha)
 
 
 def _threshold(x: Tensor, p: Tensor, alpha: Parameter) -> Tensor:
     """The score above which an entry is in the support, from the largest one: it is the safest."""
-    best, peak = _reference._widen(x.amax(-1)), _reference._widen(p.amax(-1))
+    best, peak = widen(x.amax(-1)), widen(p.amax(-1))
     if not isinstance(alpha, Tensor):
         if alpha == 1:
             return torch.full_like(best, -math.inf)
