@@ -98,8 +98,9 @@ def test_smaller_instruction_sets_agree(name, tmp_path):
 import torch, fenchel as fy
 assert fy.backends().instruction_set == "{name}", fy.backends()
 x = torch.load({str(tmp_path / "x.pt")!r})
-out = [f(t, a) for t in (x, x[:, :50], x.double()) for a in (1.0, 1.1, 1.25, 1.3, 1.5, 1.8, 2.0, 4.0)
-       for f in (fy.entmax, fy.normmax)]
+alphas = (1.0, 1.1, 1.25, 1.3, 1.5, 1.8, 2.0, 4.0)
+tensors = (x, x[:, :50], x.double())
+out = [f(t, a) for t in tensors for a in alphas for f in (fy.entmax, fy.normmax)]
 torch.save(out, {str(tmp_path / "out.pt")!r})
 """
     run_python(program, FENCHEL_INSTRUCTION_SET=name)

@@ -78,7 +78,7 @@ class use_backend:
 
     Example:
         >>> with use_backend("reference"):
-        ...     p = sparsemax(torch.tensor([-2.0, 0.0, 0.5]))
+        ...     p = fy.sparsemax(torch.tensor([-2.0, 0.0, 0.5]))
         >>> p
         tensor([0.0000, 0.2500, 0.7500])
     """

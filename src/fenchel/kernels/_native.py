@@ -15,6 +15,7 @@ import os
 import sys
 from ctypes import byref, c_char_p, c_double, c_int, c_int64, c_void_p
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -183,7 +184,7 @@ def _layout(x: Tensor, dim: int) -> tuple[int, int, int]:
     return math.prod(shape[:dim]), n, inner
 
 
-def _parameter(value: Parameter, x: Tensor, dim: int) -> tuple:
+def _parameter(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
     """The parameter as (pointer to one double, 0) or (tensor of one double a row, 1)."""
     if not isinstance(value, Tensor):
         return byref(c_double(value)), 0

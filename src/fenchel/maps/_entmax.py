@@ -103,7 +103,7 @@ def _sensitivity(p: Tensor, alpha: Parameter) -> Tensor:
             return torch.zeros_like(p) * p
     inside = p != 0
     power = (2 - alpha) * torch.where(inside, p, 1.0).log()
-    # Past the square root of the largest number, s is as good as infinite, and products stay finite.
+    # Past the square root of the largest number s is as good as infinite; products stay finite.
     cut = math.log(torch.finfo(p.dtype).max) / 2
     s = torch.where(inside, power.clamp(max=cut).exp(), 0.0)
     return _flat_at_infinity(s, alpha)

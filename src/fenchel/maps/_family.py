@@ -60,7 +60,7 @@ class Family:
         )
         # Function.apply binds the arguments by their signature first, which takes longer than the
         # kernel on a small input; the base class has the same apply without it.
-        self.bare_apply = super(torch.autograd.Function, self.function).apply
+        self.bare_apply = super(torch.autograd.Function, self.function).apply  # type: ignore[misc]
 
     def __call__(self, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
         """The map, for float32 or float64 ``scores``, through the cheapest door that serves."""
@@ -226,7 +226,7 @@ def _saved(ctx: Any) -> tuple[Tensor, Parameter]:
 def _batch_in_front(
     info: Any, in_dims: tuple[Any, ...], scores: Tensor, parameter: Parameter
 ) -> tuple[Tensor, Parameter]:
-    """Scores and parameter with vmap's axis first, so that they broadcast as they did without it."""
+    """Scores and parameter with vmap's axis first, broadcasting as they did without it."""
     scores_at, parameter_at, _ = in_dims
     if scores_at is None:
         scores = scores.expand(info.batch_size, *scores.shape)

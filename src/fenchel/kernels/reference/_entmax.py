@@ -56,8 +56,8 @@ def _entmax_flat(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
     u = x - finite_max(x, dim)
     if isinstance(alpha, Tensor):
         # The floor keeps log1p(a w) / a finite at alpha = 1, where it is w to the last digit.
-        a: Parameter = torch.where(alpha >= 1, (alpha - 1.0).clamp(min=1e-30), torch.nan)
-        a = a.to(x.dtype)
+        excess = torch.where(alpha >= 1, (alpha - 1.0).clamp(min=1e-30), torch.nan)
+        a: Parameter = excess.to(x.dtype)
         small: bool | Tensor = a < 0.5
     else:
         a = alpha - 1.0
