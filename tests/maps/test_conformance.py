@@ -87,6 +87,18 @@ def test_one_large_entry_among_many_small(map_, param, dtype, n):
     assert_matches_reference(map_, x, map_(x, param), param)
 
 
+@wide
+@pytest.mark.parametrize("n", [33, 257])
+@pytest.mark.parametrize("name", ["entmax", "normmax"])
+def test_many_small_entries_just_inside_the_support(name, n, dtype):
+    """Below the margin of a one-hot answer many tied entries enter at once, with little mass."""
+    for alpha in (1.1, 1.25, 1.35, 1.38, 1.41, 1.44, 1.47, 1.53, 1.59, 1.75, 1.9, 2.5):
+        margin = 1 / (alpha - 1) if name == "entmax" else 1.0
+        x = torch.zeros(200, n, dtype=dtype)
+        x[:, 0] = torch.linspace(0.8, 1, 200, dtype=dtype) * margin
+        assert_matches_reference(MAPS[name], x, MAPS[name](x, alpha), alpha)
+
+
 @every_case
 @wide
 @pytest.mark.parametrize("n", LENGTHS)

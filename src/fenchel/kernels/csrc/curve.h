@@ -125,20 +125,21 @@ struct General {  // 1 < alpha < 2, one alpha a lane
   Vec<T> a, inverse_a, base, last_step;
   double scalar_a;
 
-  explicit General(double value) : scalar_a(value) {
-    for (int lane = 0; lane < kLanes<T>; ++lane) set(lane, value);
+  General(double value, int64_t n) : scalar_a(value) {
+    for (int lane = 0; lane < kLanes<T>; ++lane) set(lane, value, n);
   }
-  void set(int lane, double value) {
+  void set(int lane, double value, int64_t n) {
     a[lane] = static_cast<T>(value);
     inverse_a[lane] = static_cast<T>(1 / value);
     base[lane] = static_cast<T>(base_of(value));
-    // A step this small moves p of an entry at the threshold by no more than the last place.
-    last_step[lane] = static_cast<T>(std::pow(sizeof(T) == 4 ? 1e-7 : 1e-15, value) / value);
+    // A step this small moves p of n entries at the threshold by no more than the last place.
+    const double last_place = (sizeof(T) == 4 ? 1e-7 : 1e-15) / static_cast<double>(n);
+    last_step[lane] = static_cast<T>(std::pow(last_place, value) / value);
   }
   // The last step is not evaluated but taken along the curve (see `settle`): right to second order,
   // so the sum must be near, and nothing near the threshold may move by much.
   Mask<T> done(Vec<T> sum, Vec<T> step) const {
-    const T near = sizeof(T) == 4 ? T(1e-3) : T(1e-7);
+    const T near = sizeof(T) == 4 ? T(2e-4) : T(2e-8);
     return (sum <= T(1) + kTightSum<T>) | ((sum < T(1) + near) & (step < last_step));
   }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {

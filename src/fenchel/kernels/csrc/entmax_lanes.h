@@ -163,11 +163,12 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
     alpha[lane] = at.parameter_of(row + (lane < count ? lane : 0));
     present |= 1u << static_cast<int>(kind_of(alpha[lane]));
   }
-  auto of_kind = [&](Kind kind) {
+  auto lanes_of = [&](Kind kind) {
     Mask<T> m;
     for (int lane = 0; lane < lanes; ++lane) m[lane] = kind_of(alpha[lane]) == kind ? -1 : 0;
-    return m & ~bad & ~empty;
+    return m;
   };
+  auto of_kind = [&](Kind kind) { return lanes_of(kind) & ~bad & ~empty; };
   auto has = [&](Kind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
   // A first tau: were all entries equal to their mean, the sum would be no larger (convexity).
   // `lowest` is the tau of a one-hot row, `equal` that of n equal entries.
@@ -202,14 +203,14 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
     for (int lane = 0; lane < lanes; ++lane) {
       const double a = kind_of(alpha[lane]) == kind ? alpha[lane] - 1 : curve.scalar_a;
       const double base = base_of(a), shrink = -std::expm1(-a * std::log(size));
-      curve.set(lane, a);
+      curve.set(lane, a, n);
       lowest[lane] = static_cast<T>((base - 1) / a);
       equal[lane] = static_cast<T>((base - 1 + shrink) / a);
     }
     solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(kind), p, kept);
   };
-  solve_general(General<T>(0.5), Kind::kGeneral);
-  solve_general(Small<T>(0.01), Kind::kSmall);
+  solve_general(General<T>(0.5, n), Kind::kGeneral);
+  solve_general(Small<T>(0.01, n), Kind::kSmall);
   if (has(Kind::kArgmax)) argmax_lanes<T>(u, n, of_kind(Kind::kArgmax), p);
   if (has(Kind::kSteep)) {
     T* flat_p = reinterpret_cast<T*>(p);
@@ -221,7 +222,7 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
       }
     }
   }
-  const Mask<T> invalid = bad | (of_kind(Kind::kInvalid) & ~empty);
+  const Mask<T> invalid = bad | lanes_of(Kind::kInvalid);
   if (any<T>(invalid | empty)) {
     const Vec<T> fill = invalid ? splat(kNaN<T>) : splat(T(0));
     for (int64_t j = 0; j < n; ++j) p[j] = (invalid | empty) ? fill : p[j];

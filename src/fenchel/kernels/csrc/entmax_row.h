@@ -304,9 +304,9 @@ inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) 
     case Kind::kWhole8:
       return solve(Whole<T, 8>{});
     case Kind::kGeneral:
-      return solve(General<T>(a));
+      return solve(General<T>(a, n));
     case Kind::kSmall:
-      return solve(Small<T>(a));
+      return solve(Small<T>(a, n));
     case Kind::kSteep:
       return steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
     default:
