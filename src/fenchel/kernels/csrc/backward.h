@@ -16,6 +16,9 @@ inline Vec<T> sensitivity(Vec<T> p, Vec<T> exponent) {
     return p;
   } else if constexpr (kind == Kind::kSquare) {
     return sqrt<T>(p);
+  } else if constexpr (kind == Kind::kWhole4) {
+    const Vec<T> root = sqrt<T>(p);
+    return root * sqrt<T>(root);  // p^(3/4)
   } else {
     // p != 0, not p > 0, and p - p added: a NaN row must give NaN gradients.
     const Mask<T> in = p != T(0);

@@ -122,19 +122,15 @@ inline double base_of(double a) { return a < 0.5 ? 1 : 0; }
 template <class T>
 struct General {  // 1 < alpha < 2, one alpha a lane
   static constexpr bool kCheap = false;
-  Vec<T> a, inverse_a, base, last_step;
+  Vec<T> a, inverse_a, base;
   double scalar_a;
+  Vec<T> last_step;
 
-  General(double value, int64_t n) : scalar_a(value) {
-    for (int lane = 0; lane < kLanes<T>; ++lane) set(lane, value, n);
-  }
-  void set(int lane, double value, int64_t n) {
-    a[lane] = static_cast<T>(value);
-    inverse_a[lane] = static_cast<T>(1 / value);
-    base[lane] = static_cast<T>(base_of(value));
+  General(Vec<T> a, T log_n)
+      : a(a), inverse_a(T(1) / a), base(a < T(0.5) ? splat(T(1)) : splat(T(0))), scalar_a(a[0]) {
     // A step this small moves p of n entries at the threshold by no more than the last place.
-    const double last_place = (sizeof(T) == 4 ? 1e-7 : 1e-15) / static_cast<double>(n);
-    last_step[lane] = static_cast<T>(std::pow(last_place, value) / value);
+    const T log_last_place = (sizeof(T) == 4 ? T(-16.1) : T(-34.5)) - log_n;
+    last_step = exp(a * log_last_place) * inverse_a;
   }
   // The last step is not evaluated but taken along the curve (see `settle`): right to second order,
   // so the sum must be near, and nothing near the threshold may move by much.
@@ -161,16 +157,19 @@ struct General {  // 1 < alpha < 2, one alpha a lane
 };
 
 template <class T>
-struct Small : General<T> {  // alpha within 1/16 of 1, base 1: what rounding took from 1 + a w counts
+struct Small {  // alpha within 1/16 of 1, base 1: what rounding took from 1 + a w counts
   static constexpr bool kCheap = true;
-  using General<T>::General;
+  Vec<T> a, inverse_a;
+  double scalar_a;
+
+  explicit Small(Vec<T> a) : a(a), inverse_a(T(1) / a), scalar_a(a[0]) {}
   Mask<T> done(Vec<T> sum, Vec<T>) const { return sum <= T(1) + kSmoothSum<T>; }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
-    const Vec<T> y = this->a * w, z = T(1) + y;
+    const Vec<T> y = a * w, z = T(1) + y;
     const Mask<T> in = z > std::numeric_limits<T>::min();
     const Vec<T> inverse_z = T(1) / (in ? z : splat(T(1)));
     const Vec<T> lost = y - (z - T(1));
-    const Vec<T> p = exp((log(in ? z : splat(T(1))) + lost * inverse_z) * this->inverse_a);
+    const Vec<T> p = exp((log(in ? z : splat(T(1))) + lost * inverse_z) * inverse_a);
     *slope = in ? p * inverse_z : splat(T(0));
     return in ? p : splat(T(0));
   }
@@ -178,6 +177,8 @@ struct Small : General<T> {  // alpha within 1/16 of 1, base 1: what rounding to
     Vec<T> slope;
     return (*this)(w, &slope);
   }
+  Vec<T> step(Vec<T> sum, Vec<T> slope) const { return newton_step<T>(sum, slope, a); }
+  double step(double sum, double slope) const { return newton_step(sum, slope, scalar_a); }
 };
 
 }  // namespace FENCHEL_ISA

@@ -131,9 +131,23 @@ inline void argmax_lanes(const Vec<T>* u, int64_t n, Mask<T> chosen, Vec<T>* p) 
   }
 }
 
+// What all groups of one call share: numbers that depend on n alone.
 template <class T>
-inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int count,
-                         void* memory) {
+struct ShortRows {
+  int64_t n;
+  T size, log_size;
+  Vec<T> lowest_square = splat(T(-2)), equal_square, lowest_linear = splat(T(-1)), equal_linear;
+
+  explicit ShortRows(int64_t n)
+      : n(n), size(static_cast<T>(n)), log_size(static_cast<T>(std::log(static_cast<double>(n)))) {
+    equal_square = splat(static_cast<T>(-2 / std::sqrt(static_cast<double>(n))));
+    equal_linear = splat(static_cast<T>(-1 / static_cast<double>(n)));
+  }
+};
+
+template <class T>
+inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T>& shared,
+                         int64_t row, int count, void* memory) {
   constexpr int lanes = kLanes<T>;
   const int64_t n = at.n;
   Vec<T>* u = static_cast<Vec<T>*>(memory);
@@ -157,60 +171,66 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
     total += u[j];
   }
 
-  double alpha[lanes];
+  Vec<T> a;
+  Mask<T> kinds;
   unsigned present = 0;
-  for (int lane = 0; lane < lanes; ++lane) {
-    alpha[lane] = at.parameter_of(row + (lane < count ? lane : 0));
-    present |= 1u << static_cast<int>(kind_of(alpha[lane]));
+  if (at.parameter_stride == 0) {
+    const Kind kind = kind_of(at.parameter[0]);
+    kinds = Mask<T>{} + static_cast<int>(kind);
+    a = splat(static_cast<T>(at.parameter[0] - 1));
+    present = 1u << static_cast<int>(kind);
+  } else {
+    for (int lane = 0; lane < lanes; ++lane) {
+      const double alpha = at.parameter_of(row + (lane < count ? lane : 0));
+      const int kind = static_cast<int>(kind_of(alpha));
+      kinds[lane] = kind;
+      a[lane] = static_cast<T>(alpha - 1);
+      present |= 1u << kind;
+    }
   }
-  auto lanes_of = [&](Kind kind) {
-    Mask<T> m;
-    for (int lane = 0; lane < lanes; ++lane) m[lane] = kind_of(alpha[lane]) == kind ? -1 : 0;
-    return m;
+  const auto has = [&](Kind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
+  const auto of_kind = [&](Kind kind) {
+    return (kinds == static_cast<int>(kind)) & ~bad & ~empty;
   };
-  auto of_kind = [&](Kind kind) { return lanes_of(kind) & ~bad & ~empty; };
-  auto has = [&](Kind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
   // A first tau: were all entries equal to their mean, the sum would be no larger (convexity).
   // `lowest` is the tau of a one-hot row, `equal` that of n equal entries.
-  auto first_tau = [&](Vec<T> lowest, Vec<T> equal) {
-    return larger<T>(total / T(n) + equal, lowest);
+  const auto first_tau = [&](Vec<T> lowest, Vec<T> equal) {
+    return larger<T>(total / shared.size + equal, lowest);
   };
-  const double size = static_cast<double>(n);
 
   if (has(Kind::kSoftmax)) softmax_lanes<T>(u, n, of_kind(Kind::kSoftmax), p);
   if (has(Kind::kSquare)) {
-    const Vec<T> first = first_tau(splat(T(-2)), splat(static_cast<T>(-2 / std::sqrt(size))));
+    const Vec<T> first = first_tau(shared.lowest_square, shared.equal_square);
     solve_lanes<T>(Square<T>{}, u, n, first, of_kind(Kind::kSquare), p, kept);
   }
   if (has(Kind::kLinear)) {
-    const Vec<T> first = first_tau(splat(T(-1)), splat(static_cast<T>(-1 / size)));
+    const Vec<T> first = first_tau(shared.lowest_linear, shared.equal_linear);
     solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(Kind::kLinear), p, kept);
   }
-  const auto solve_whole = [&](auto curve, Kind kind, double a) {
-    if (!has(kind)) return;
-    const T equal = static_cast<T>(-std::expm1(-a * std::log(size)) / a);
-    solve_lanes<T>(curve, u, n, first_tau(splat(T(0)), splat(equal)), of_kind(kind), p, kept);
-  };
-  solve_whole(Whole<T, 3>{}, Kind::kWhole3, 1.0 / 3);
-  solve_whole(Whole<T, 4>{}, Kind::kWhole4, 1.0 / 4);
-  solve_whole(Whole<T, 5>{}, Kind::kWhole5, 1.0 / 5);
-  solve_whole(Whole<T, 6>{}, Kind::kWhole6, 1.0 / 6);
-  solve_whole(Whole<T, 7>{}, Kind::kWhole7, 1.0 / 7);
-  solve_whole(Whole<T, 8>{}, Kind::kWhole8, 1.0 / 8);
-  const auto solve_general = [&](auto curve, Kind kind) {
-    if (!has(kind)) return;
-    Vec<T> lowest{}, equal{};
-    for (int lane = 0; lane < lanes; ++lane) {
-      const double a = kind_of(alpha[lane]) == kind ? alpha[lane] - 1 : curve.scalar_a;
-      const double base = base_of(a), shrink = -std::expm1(-a * std::log(size));
-      curve.set(lane, a, n);
-      lowest[lane] = static_cast<T>((base - 1) / a);
-      equal[lane] = static_cast<T>((base - 1 + shrink) / a);
-    }
+  const auto solve_varied = [&](const auto& curve, Kind kind, Vec<T> exponent) {
+    const Mask<T> small = exponent < T(0.5);
+    const Vec<T> shrunk = exp(-exponent * shared.log_size);  // n^-a
+    const Vec<T> lowest = small ? splat(T(0)) : T(-1) / exponent;
+    const Vec<T> equal = (small ? T(1) - shrunk : -shrunk) / exponent;
     solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(kind), p, kept);
   };
-  solve_general(General<T>(0.5, n), Kind::kGeneral);
-  solve_general(Small<T>(0.01, n), Kind::kSmall);
+  const auto solve_whole = [&](const auto& curve, Kind kind, int power) {
+    if (has(kind)) solve_varied(curve, kind, splat(T(1) / static_cast<T>(power)));
+  };
+  solve_whole(Whole<T, 3>{}, Kind::kWhole3, 3);
+  solve_whole(Whole<T, 4>{}, Kind::kWhole4, 4);
+  solve_whole(Whole<T, 5>{}, Kind::kWhole5, 5);
+  solve_whole(Whole<T, 6>{}, Kind::kWhole6, 6);
+  solve_whole(Whole<T, 7>{}, Kind::kWhole7, 7);
+  solve_whole(Whole<T, 8>{}, Kind::kWhole8, 8);
+  if (has(Kind::kGeneral)) {
+    const Vec<T> exponent = of_kind(Kind::kGeneral) ? a : splat(T(0.5));
+    solve_varied(General<T>(exponent, shared.log_size), Kind::kGeneral, exponent);
+  }
+  if (has(Kind::kSmall)) {
+    const Vec<T> exponent = of_kind(Kind::kSmall) ? a : splat(T(0.01));
+    solve_varied(Small<T>(exponent), Kind::kSmall, exponent);
+  }
   if (has(Kind::kArgmax)) argmax_lanes<T>(u, n, of_kind(Kind::kArgmax), p);
   if (has(Kind::kSteep)) {
     T* flat_p = reinterpret_cast<T*>(p);
@@ -218,11 +238,11 @@ inline void entmax_group(const T* x, T* out, const Layout& at, int64_t row, int 
     for (int lane = 0; lane < count; ++lane) {
       if (chosen[lane]) {
         steep_row(x + at.start(row + lane), at.inner, n, static_cast<double>(top[lane]),
-                  alpha[lane], flat_p + lane, lanes, doubles);
+                  at.parameter_of(row + lane), flat_p + lane, lanes, doubles);
       }
     }
   }
-  const Mask<T> invalid = bad | lanes_of(Kind::kInvalid);
+  const Mask<T> invalid = bad | (kinds == static_cast<int>(Kind::kInvalid));
   if (any<T>(invalid | empty)) {
     const Vec<T> fill = invalid ? splat(kNaN<T>) : splat(T(0));
     for (int64_t j = 0; j < n; ++j) p[j] = (invalid | empty) ? fill : p[j];

@@ -304,9 +304,9 @@ inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) 
     case Kind::kWhole8:
       return solve(Whole<T, 8>{});
     case Kind::kGeneral:
-      return solve(General<T>(a, n));
+      return solve(General<T>(splat(static_cast<T>(a)), static_cast<T>(std::log(size))));
     case Kind::kSmall:
-      return solve(Small<T>(a, n));
+      return solve(Small<T>(splat(static_cast<T>(a))));
     case Kind::kSteep:
       return steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
     default:

@@ -85,9 +85,10 @@ template <class T>
 int entmax_forward(const T* x, T* p, const Layout& at) {
   ask_for_huge_pages(p, at.rows() * at.n * static_cast<int64_t>(sizeof(T)));
   if (at.n <= kShortRow) {
+    const ShortRows<T> shared(at.n);
     return for_rows(at, kLanes<T>, lane_scratch_bytes<T>(at.n),
                     [&](int64_t row, int64_t count, void* memory) {
-                      entmax_group(x, p, at, row, static_cast<int>(count), memory);
+                      entmax_group(x, p, at, shared, row, static_cast<int>(count), memory);
                     });
   }
   return for_contiguous_rows(
@@ -165,6 +166,9 @@ int entmax_backward(const T* p, const T* g, T* grad_x, double* grad_alpha, const
           case Kind::kLinear:
             entmax_backward_row<T, Kind::kLinear>(value, grad, n, alpha, out, live);
             break;
+          case Kind::kWhole4:
+            entmax_backward_row<T, Kind::kWhole4>(value, grad, n, alpha, out, live);
+            break;
           case Kind::kSteep:
             entmax_backward_steep(value, grad, n, alpha, out);
             break;
@@ -237,6 +241,7 @@ int entmax_sparse(const T* x, const Layout& at, int64_t* sizes, double* threshol
   const size_t dense = (n * sizeof(T) + 63) / 64 * 64;
   const size_t bytes =
       dense + std::max(lane_scratch_bytes<T>(n), RowScratch<T>::bytes(n));
+  const ShortRows<T> shared(n);
   std::atomic<int> failed{0};
 #pragma omp parallel for num_threads(n_parts) schedule(static) if (n_parts > 1)
   for (int index = 0; index < n_parts; ++index) {
@@ -251,7 +256,7 @@ int entmax_sparse(const T* x, const Layout& at, int64_t* sizes, double* threshol
       const double alpha = at.parameter_of(row);
       if (n <= kShortRow) {  // the same path as the dense map: the same digits
         const Layout one{1, n, 1, &alpha, 0};
-        entmax_group(x + row * n, p, one, 0, 1, rest);
+        entmax_group(x + row * n, p, one, shared, 0, 1, rest);
       } else {
         entmax_row(x + row * n, n, alpha, p, rest);
       }
