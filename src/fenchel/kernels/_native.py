@@ -59,7 +59,7 @@ def _why_not_built(path: Path) -> str:
     if info.exists():
         built = json.loads(info.read_text())
         if not built["native"]:
-            return f"the native core was not built: {built['reason']}"
+            return f"the native core was not built: {built['reason']}."
     return f"the native core was not found (no {path.name} beside fenchel's kernels)."
 
 

@@ -136,7 +136,8 @@ struct General {  // 1 < alpha < 2, one alpha a lane
   // so the sum must be near, and nothing near the threshold may move by much.
   Mask<T> done(Vec<T> sum, Vec<T> step) const {
     const T near = sizeof(T) == 4 ? T(2e-4) : T(2e-8);
-    return (sum <= T(1) + kTightSum<T>) | ((sum < T(1) + near) & (step < last_step));
+    const Vec<T> excess = larger<T>(sum - T(1), T(1) - sum), size = larger<T>(step, -step);
+    return (excess <= kTightSum<T>) | ((excess < near) & (size < last_step));
   }
   Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
     const Vec<T> z = base + a * w;
@@ -145,6 +146,8 @@ struct General {  // 1 < alpha < 2, one alpha a lane
     *slope = in ? p * rough_inverse<T>(z) : splat(T(0));
     return in ? p : splat(T(0));
   }
+  // tau at which the largest p has the given logarithm.
+  Vec<T> tau_of(Vec<T> log_p) const { return (base - exp(a * log_p)) * inverse_a; }
   // p after a small step of tau, from p and its slope before: to second order.
   Vec<T> settle(Vec<T> p, Vec<T> slope, Vec<T> step) const {
     const Vec<T> change = slope * step;

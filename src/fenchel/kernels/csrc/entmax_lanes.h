@@ -69,13 +69,29 @@ inline void transpose_out(Vec<T>* p, const Layout& at, int64_t row, int count, T
   }
 }
 
-// p of the lanes in `chosen`, for one curve. A curve that is not cheap keeps p and its slopes from
+// tau of a cheap curve after a few of Newton's steps from the left.
+template <class T, class Curve>
+inline Vec<T> climb_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> tau, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    Vec<T> sum = splat(T(0)), slopes = splat(T(0)), slope;
+    for (int64_t j = 0; j < n; ++j) {
+      sum += curve(u[j] - tau, &slope);
+      slopes += slope;
+    }
+    tau = sum > T(1) ? tau + curve.step(sum, slopes) : tau;
+  }
+  return tau;
+}
+
+// p of the lanes in `chosen`, for one curve, from a `tau` left of the root. A curve that is not cheap keeps p and its slopes from
 // the last step in `kept` and corrects them, instead of being evaluated once more.
 template <class T, class Curve>
 inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> tau, Mask<T> chosen,
-                        Vec<T>* p, Vec<T>* kept) {
+                        Vec<T>* p, Vec<T>* kept, Vec<T> guess = splat(-kInf<T>)) {
   Vec<T>* slopes = kept + n;
   Vec<T> rest = splat(T(0));
+  const Vec<T> lowest = tau;
+  tau = larger<T>(guess, tau);
   for (int step = 0; step < kMaxSteps; ++step) {
     Total<T> sums;
     Vec<T> slope_sum = splat(T(0)), slope;
@@ -94,8 +110,10 @@ inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> t
     }
     const Vec<T> sum = sums.value();
     rest = curve.step(sum, slope_sum);
-    const Vec<T> next = tau + rest;
-    const Mask<T> moves = chosen & ~curve.done(sum, rest) & (next > tau);
+    // From a guess right of the root the first step leads left; from there they only climb.
+    const Vec<T> next = larger<T>(tau + rest, lowest);
+    const Mask<T> ahead = step == 0 ? next != tau : next > tau;
+    const Mask<T> moves = chosen & ~curve.done(sum, rest) & ahead;
     if (!any<T>(moves)) break;
     tau = moves ? next : tau;
   }
@@ -207,12 +225,13 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     const Vec<T> first = first_tau(shared.lowest_linear, shared.equal_linear);
     solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(Kind::kLinear), p, kept);
   }
-  const auto solve_varied = [&](const auto& curve, Kind kind, Vec<T> exponent) {
+  const auto solve_varied = [&](const auto& curve, Kind kind, Vec<T> exponent,
+                                Vec<T> guess = splat(-kInf<T>)) {
     const Mask<T> small = exponent < T(0.5);
     const Vec<T> shrunk = exp(-exponent * shared.log_size);  // n^-a
     const Vec<T> lowest = small ? splat(T(0)) : T(-1) / exponent;
     const Vec<T> equal = (small ? T(1) - shrunk : -shrunk) / exponent;
-    solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(kind), p, kept);
+    solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(kind), p, kept, guess);
   };
   const auto solve_whole = [&](const auto& curve, Kind kind, int power) {
     if (has(kind)) solve_varied(curve, kind, splat(T(1) / static_cast<T>(power)));
@@ -225,7 +244,16 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
   solve_whole(Whole<T, 8>{}, Kind::kWhole8, 8);
   if (has(Kind::kGeneral)) {
     const Vec<T> exponent = of_kind(Kind::kGeneral) ? a : splat(T(0.5));
-    solve_varied(General<T>(exponent, shared.log_size), Kind::kGeneral, exponent);
+    const General<T> curve(exponent, shared.log_size);
+    // The logarithm of the largest p is nearly linear in alpha, and cheap to find at 1.5 and at 2.
+    const Vec<T> square = climb_lanes<T>(
+        Square<T>{}, u, n, first_tau(shared.lowest_square, shared.equal_square), 2);
+    const Vec<T> linear = climb_lanes<T>(
+        Linear<T>{}, u, n, first_tau(shared.lowest_linear, shared.equal_linear), 2);
+    const Vec<T> log_square = T(2) * log(T(-0.5) * square), log_linear = log(-linear);
+    const Vec<T> log_p = log_square + (T(2) * exponent - T(1)) * (log_linear - log_square);
+    const Vec<T> guess = curve.tau_of(log_p < T(0) ? log_p : splat(T(0)));
+    solve_varied(curve, Kind::kGeneral, exponent, guess);
   }
   if (has(Kind::kSmall)) {
     const Vec<T> exponent = of_kind(Kind::kSmall) ? a : splat(T(0.01));
