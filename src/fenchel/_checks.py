@@ -7,11 +7,14 @@ never read, so that no call on a GPU waits for the device.
 
 from __future__ import annotations
 
-import math
+import numbers
+import operator
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class FenchelError(ValueError):
@@ -24,18 +27,23 @@ def check_scores(name: str, scores: Any, dim: Any) -> int:
         raise FenchelError(
             f"{name}: expected `scores` to be a torch.Tensor, but got {type(scores).__name__}."
         )
-    if not scores.is_floating_point():
+    if scores.dtype not in _DTYPES:
+        remedy = "" if scores.is_complex() else "; convert with `scores.float()`"
         raise FenchelError(
-            f"{name}: expected `scores` of a floating dtype, but got {scores.dtype}; "
-            "convert with `scores.float()`."
+            f"{name}: expected `scores` of a floating dtype (float64, float32, float16 or "
+            f"bfloat16), but got {scores.dtype}{remedy}."
+        )
+    if scores.layout != torch.strided or scores.is_nested:
+        raise FenchelError(
+            f"{name}: expected dense `scores`, but got layout {scores.layout}; convert with "
+            "`scores.to_dense()` or pad nested tensors."
         )
     rank = scores.dim()
     if rank == 0:
         raise FenchelError(
             f"{name}: expected `scores` with at least one dimension, but got a 0-d tensor."
         )
-    if isinstance(dim, bool) or not isinstance(dim, int):
-        raise FenchelError(f"{name}: expected `dim` to be an int, but got {dim!r}.")
+    dim = check_dim(name, dim)
     if not -rank <= dim < rank:
         raise FenchelError(
             f"{name}: expected `dim` in [{-rank}, {rank - 1}] for `scores` of shape "
@@ -51,12 +59,26 @@ def check_scores(name: str, scores: Any, dim: Any) -> int:
     return dim
 
 
+def check_dim(name: str, dim: Any) -> int:
+    """Check that ``dim`` is an int (NumPy's count); whether the scores have it shows later."""
+    if isinstance(dim, int) and not isinstance(dim, bool):
+        return dim
+    if isinstance(dim, numbers.Integral) and not isinstance(dim, bool):
+        return operator.index(dim)
+    raise FenchelError(f"{name}: expected `dim` to be an int, but got {dim!r}.")
+
+
 def check_mask(name: str, mask: Any, scores: Tensor) -> None:
     """Check that ``mask`` is a boolean tensor that broadcasts to the shape of ``scores``."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise FenchelError(
             f"{name}: expected `mask` to be a boolean tensor (True = keep), but got {got}."
+        )
+    if mask.device != scores.device:
+        raise FenchelError(
+            f"{name}: expected `mask` on the device of `scores` ({scores.device}), but it is on "
+            f"{mask.device}."
         )
     if not _broadcasts_to(mask.shape, scores.shape):
         raise FenchelError(
@@ -74,15 +96,28 @@ def check_parameter(
     """
     if isinstance(value, Tensor):
         return _check_parameter_tensor(name, label, value, scores, dim)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    return check_number(name, label, value, low, meaning, "a number or a torch.Tensor")
+
+
+def check_number(
+    name: str, label: str, value: Any, low: float, meaning: str, kind: str = "a number"
+) -> float:
+    """Check that ``value`` is a number (NumPy's count) of at least ``low``."""
+    # A symbolic float of torch.compile has no numbers.Real about it.
+    real = isinstance(value, float | int | numbers.Real | torch.SymFloat)
+    if isinstance(value, bool) or not real:
         raise FenchelError(
-            f"{name}: expected `{label}` to be a number or a torch.Tensor, but got "
-            f"{type(value).__name__}."
+            f"{name}: expected `{label}` to be {kind}, but got {type(value).__name__}."
         )
-    value = float(value)
-    if math.isnan(value) or value < low:
-        raise FenchelError(f"{name}: `{label}` must be at least {low:g} {meaning}; got {value:g}.")
-    return value
+    try:
+        number = float(value)
+    except OverflowError:
+        raise FenchelError(
+            f"{name}: `{label}` is too large for a float; use float('inf')."
+        ) from None
+    if not number >= low:  # NaN is not
+        raise FenchelError(f"{name}: `{label}` must be at least {low:g} {meaning}; got {value!r}.")
+    return number
 
 
 def _check_parameter_tensor(
@@ -92,13 +127,11 @@ def _check_parameter_tensor(
         raise FenchelError(
             f"{name}: expected `{label}` of a floating dtype, but got {value.dtype}."
         )
-    if value.device != scores.device and value.dim() > 0:
+    if value.device != scores.device and (value.dim() > 0 or value.is_meta):
         raise FenchelError(
             f"{name}: expected `{label}` on the device of `scores` ({scores.device}), but it is "
             f"on {value.device}."
         )
-    if value.dim() < scores.dim():
-        value = value.reshape((1,) * (scores.dim() - value.dim()) + tuple(value.shape))
     rows = list(scores.shape)
     rows[dim] = 1
     if not _broadcasts_to(value.shape, rows):
@@ -106,6 +139,8 @@ def _check_parameter_tensor(
             f"{name}: expected `{label}` broadcastable to {tuple(rows)} (one value a row: the "
             f"shape of `scores` with size 1 along dim {dim}), but got {tuple(value.shape)}."
         )
+    if value.dim() < scores.dim():
+        value = value.reshape((1,) * (scores.dim() - value.dim()) + tuple(value.shape))
     return value
 
 

@@ -18,17 +18,28 @@ WRONG = {
     ),
     "integer": (
         lambda m: m(torch.zeros(2, 3, dtype=torch.int64)),
-        "expected `scores` of a floating dtype, but got torch.int64; "
-        "convert with `scores.float()`.",
+        "expected `scores` of a floating dtype (float64, float32, float16 or bfloat16), but got "
+        "torch.int64; convert with `scores.float()`.",
     ),
     "boolean": (
         lambda m: m(torch.zeros(2, 3, dtype=torch.bool)),
-        "expected `scores` of a floating dtype, but got torch.bool; convert with `scores.float()`.",
+        "expected `scores` of a floating dtype (float64, float32, float16 or bfloat16), but got "
+        "torch.bool; convert with `scores.float()`.",
     ),
     "complex": (
         lambda m: m(torch.zeros(2, 3, dtype=torch.complex64)),
-        "expected `scores` of a floating dtype, but got torch.complex64; "
-        "convert with `scores.float()`.",
+        "expected `scores` of a floating dtype (float64, float32, float16 or bfloat16), but got "
+        "torch.complex64.",
+    ),
+    "float8": (
+        lambda m: m(torch.zeros(2, 3).to(torch.float8_e5m2)),
+        "expected `scores` of a floating dtype (float64, float32, float16 or bfloat16), but got "
+        "torch.float8_e5m2; convert with `scores.float()`.",
+    ),
+    "sparse": (
+        lambda m: m(X.to_sparse()),
+        "expected dense `scores`, but got layout torch.sparse_coo; convert with "
+        "`scores.to_dense()` or pad nested tensors.",
     ),
     "0-d": (
         lambda m: m(torch.tensor(1.0)),
@@ -57,6 +68,10 @@ WRONG = {
         lambda m: m(X, mask=[True, True, False]),
         "expected `mask` to be a boolean tensor (True = keep), but got list.",
     ),
+    "mask device": (
+        lambda m: m(X, mask=torch.ones(2, 3, dtype=torch.bool, device="meta")),
+        "expected `mask` on the device of `scores` (cpu), but it is on meta.",
+    ),
     "mask shape": (
         lambda m: m(X, mask=torch.ones(2, 2, dtype=torch.bool)),
         "expected `mask` broadcastable to the shape of `scores` (2, 3), but got (2, 2).",
@@ -78,6 +93,8 @@ def test_wrong_scores_dim_or_mask(map_, call, message):
 
 ALPHA = "`alpha` must be at least 1"
 WRONG_PARAMETER = [
+    (fy.entmax, 0.9999999, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got 0.9999999."),
+    (fy.entmax, 10**400, "entmax: `alpha` is too large for a float; use float('inf')."),
     (fy.entmax, 0.99, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got 0.99."),
     (fy.entmax, math.nan, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got nan."),
     (
@@ -106,7 +123,7 @@ WRONG_PARAMETER = [
         fy.entmax,
         torch.full((3,), 1.5),
         "entmax: expected `alpha` broadcastable to (2, 1) (one value a row: the shape of `scores` "
-        "with size 1 along dim 1), but got (1, 3).",
+        "with size 1 along dim 1), but got (3,).",
     ),
     (
         fy.budget,
@@ -127,6 +144,12 @@ def test_wrong_parameter(function, parameter, message):
     with pytest.raises(fy.FenchelError) as error:
         function(X, parameter)
     assert str(error.value) == message
+
+
+def test_numbers_of_numpy_are_numbers():
+    numpy = pytest.importorskip("numpy")
+    x = torch.tensor([[1.0, 0.5, -1.0]])
+    assert torch.equal(fy.entmax(x, numpy.float32(1.25), dim=numpy.int64(1)), fy.entmax(x, 1.25))
 
 
 def test_one_exception_type_for_wrong_arguments():

@@ -301,3 +301,56 @@ def test_func_transforms_of_the_parameter(map_, param, rng):
         lambda a: map_(x, a[:, None]), (params,), (torch.ones_like(params),)
     )
     torch.testing.assert_close(tangent, slopes, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 50.0, 300.0, 1000.0, INF])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_second_derivative_in_alpha_is_finite(alpha, dtype):
+    x = torch.tensor([0.3, 0.1, -0.2], dtype=dtype, requires_grad=True)
+    parameter = torch.tensor(alpha, dtype=dtype, requires_grad=True)
+    first = torch.autograd.grad(
+        fy.entmax(x, parameter).pow(2).sum(), (x, parameter), create_graph=True
+    )
+    second = torch.autograd.grad(first[0].sum() + first[1], (x, parameter))
+    assert all(g.isfinite().all() for g in (*first, *second))
+
+
+def test_lazy_tensors_are_read_as_what_they_mean(backend):
+    x = torch.tensor([1.0, 0.5, -1.0])
+    assert torch.equal(fy.softmax(torch._neg_view(x)), fy.softmax(-x))
+    assert torch.equal(fy.softmax(torch._efficientzerotensor(4)), torch.full((4,), 0.25))
+
+
+def test_forward_over_forward_is_refused():
+    x = torch.tensor([1.0, 0.5, -1.0])
+    with pytest.raises(fy.FenchelError, match=r"jacfwd\(torch.func.jacrev"):
+        torch.func.jacfwd(torch.func.jacfwd(fy.entmax15))(x)
+
+
+def test_sparse_entmax_refuses_forward_mode():
+    x = torch.tensor([1.0, 0.5, -1.0])
+    with pytest.raises(fy.FenchelError, match="forward-mode"):
+        torch.func.jvp(lambda x: fy.sparse_entmax(x).values, (x,), (x,))
+
+
+@every_map
+def test_cpu_autocast_keeps_the_dtype_as_softmax_does(map_):
+    x = torch.randn(3, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for dtype in (torch.float32, torch.bfloat16):
+            assert map_(x.to(dtype)).dtype == torch.softmax(x.to(dtype), -1).dtype
+
+
+@every_map
+def test_gradient_stays_in_the_graph(map_):
+    x = torch.tensor([1.0, 0.5, -1.0], requires_grad=True)
+    (grad,) = torch.autograd.grad(map_(x)[0], x, create_graph=True)
+    assert grad.requires_grad
+
+
+def test_checkpointing(rng):
+    x = torch.randn(4, 6, generator=rng, requires_grad=True)
+    run = torch.utils.checkpoint.checkpoint
+    (grad,) = torch.autograd.grad(run(fy.entmax15, x, use_reentrant=False)[:, 0].sum(), x)
+    (expected,) = torch.autograd.grad(fy.entmax15(x)[:, 0].sum(), x)
+    assert torch.equal(grad, expected)

@@ -278,7 +278,8 @@ def test_compiles_into_one_graph(rng):
         ),
         (
             lambda x: fy.sparse_entmax(x.int()),
-            "sparse_entmax: expected `scores` of a floating dtype, but got torch.int32; convert "
+            "sparse_entmax: expected `scores` of a floating dtype (float64, float32, float16 or "
+            "bfloat16), but got torch.int32; convert "
             "with `scores.float()`.",
         ),
         (

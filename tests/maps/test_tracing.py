@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -133,3 +135,39 @@ def test_make_fx_sees_the_op_not_a_constant(rng):
     graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x: fy.entmax15(x))(x)
     other = randn(3, 5, rng=rng)
     torch.testing.assert_close(graph(other), fy.entmax15(other))
+
+
+def test_jit_trace_sees_the_op(rng):
+    x, other = randn(3, 5, rng=rng), randn(3, 5, rng=rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch deprecates its tracer
+        traced = torch.jit.trace(fy.nn.Sparsemax(), (x,))
+    torch.testing.assert_close(traced(other), fy.sparsemax(other))
+
+
+@pytest.mark.parametrize("dim", [-1, -2, 0])
+def test_the_registered_op_takes_any_dim(dim, backend, rng):
+    x = randn(3, 5, rng=rng)
+    got = torch.ops.fenchel.entmax(x, torch.tensor(1.5), dim)
+    torch.testing.assert_close(got, fy.entmax15(x, dim))
+    with pytest.raises(fy.FenchelError, match="at least one entry"):
+        torch.ops.fenchel.entmax(torch.zeros(3, 0), torch.tensor(1.5), -1)
+
+
+def test_a_fake_parameter_is_not_read(rng):
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        alpha = mode.from_tensor(torch.tensor(1.3))
+    with mode:
+        assert fy.entmax(torch.zeros(2, 3), alpha).shape == (2, 3)
+
+
+def test_meta_tensors_have_shapes_only():
+    assert fy.entmax(torch.zeros(2, 3, device="meta"), 1.3).shape == (2, 3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compile_with_a_float_alpha_that_varies(rng):
+    function = torch.compile(lambda x, alpha: fy.entmax(x, alpha), fullgraph=True)
+    x = randn(3, 5, rng=rng)
+    for alpha in (1.2, 1.3, 1.7):
+        torch.testing.assert_close(function(x, alpha), fy.entmax(x, alpha))

@@ -18,6 +18,7 @@ from fenchel._checks import FenchelError
 from fenchel.kernels import _native, reference
 
 _BACKENDS = ("native", "reference")
+_LONGEST_NATIVE_ROW = 2**31  # positions in a row are 32-bit numbers there
 _NATIVE_DTYPES = (torch.float32, torch.float64)
 _TABLE: dict[str, dict[str, Callable[[Tensor, float | Tensor, int], Tensor]]] = {
     "entmax": {"reference": reference.entmax, "native": _native.entmax},
@@ -49,6 +50,8 @@ def choose_backend(x: Tensor) -> str:
 def run(op: str, x: Tensor, parameter: float | Tensor, dim: int) -> Tensor:
     """Run the forward kernel ``op`` on ``x`` along ``dim``; the result is contiguous."""
     backend = choose_backend(x)
+    if x.shape[dim] >= _LONGEST_NATIVE_ROW and _requested != "native":
+        backend = "reference"
     kernel = _TABLE[op][backend]
     if backend == "native" or torch.compiler.is_compiling():
         return kernel(x, parameter, dim)

@@ -36,6 +36,13 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     """The core and "", or None and the sentence that says why there is none."""
     if os.environ.get("FENCHEL_NATIVE", "1") == "0":
         return None, "the native core is disabled by FENCHEL_NATIVE=0."
+    wanted = os.environ.get("FENCHEL_INSTRUCTION_SET", "baseline")
+    if wanted not in ("baseline", "avx2", "avx512"):
+        return None, (
+            "FENCHEL_INSTRUCTION_SET must be baseline, avx2 or avx512, but it is "
+            + repr(wanted)
+            + "."
+        )
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
     path = Path(os.environ.get("FENCHEL_LIBRARY", _HERE / f"libfenchel_core{suffix}"))
     if not path.exists():
@@ -106,7 +113,7 @@ def backward(
     op: str, p: Tensor, grad: Tensor, parameter: Parameter, dim: int, with_parameter: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of ``op`` in the scores and, if asked, in its parameter (one value a row)."""
-    p, grad = p.contiguous(), grad.contiguous()
+    p, grad = _readable(p), _readable(grad)
     grad_x = torch.empty_like(p)
     layout = _layout(p, dim)
     values, stride = _parameter(parameter, p, dim)
@@ -129,7 +136,7 @@ def backward(
 
 def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
-    x = x.contiguous()
+    x = _readable(x)
     outer, n, inner = _layout(x, x.dim() - 1)
     values, stride = _parameter(alpha, x, x.dim() - 1)
     sizes = torch.empty(x.shape[:-1], dtype=torch.int64)
@@ -156,7 +163,7 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
-    x = x.contiguous()
+    x = _readable(x)
     p = torch.empty_like(x)
     outer, n, inner = _layout(x, dim)
     values, stride = _parameter(parameter, x, dim)
@@ -172,6 +179,13 @@ def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
         )
     )
     return p
+
+
+def _readable(x: Tensor) -> Tensor:
+    """x with its entries in memory as they are: contiguous, not lazily negated, not lazily zero."""
+    if x._is_zerotensor():
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return x.resolve_neg().contiguous()
 
 
 def _layout(x: Tensor, dim: int) -> tuple[int, int, int]:

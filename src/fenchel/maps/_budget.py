@@ -74,7 +74,6 @@ def _parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
 
 def _active(p: Tensor) -> Tensor:
     """1 where 0 < p < 1, 0 elsewhere, NaN where p is."""
-    p = p.detach()
     return torch.where((p == 0) | (p == 1), 0.0, torch.where(p.isnan(), p, 1.0))
 
 

@@ -79,17 +79,20 @@ def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int)
 def _parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
     inside = p != 0
     s = _sensitivity(p, parameter)
-    a = parameter - 1
     logs = torch.where(inside, p, 1.0).log()
-    d = p * logs * logs * _second_remainder(a * logs)
-    if isinstance(parameter, Tensor) or parameter > 2:
+    a = _finite(parameter) - 1
+    if isinstance(a, Tensor):
+        steep_a = a.clamp(min=1.0)
+        # Each branch is kept finite where the other is taken: NaN would leak from it backwards.
+        flat = p * logs * logs * _second_remainder(a.clamp(max=1.0) * logs)
+        d = torch.where(a > 1, p * (steep_a * logs - 1) / (steep_a * steep_a), flat)
+    elif a > 1:
         # d is then dominated by s / a^2, a part that drops out of the answer: left away.
-        steep_a = a.clamp(min=1.0) if isinstance(a, Tensor) else a
-        steep = p * (steep_a * logs - 1) / (steep_a * steep_a)
-        d = torch.where(a > 1, steep, d) if isinstance(a, Tensor) else steep
+        d = p * (a * logs - 1) / (a * a)
+    else:
+        d = p * logs * logs * _second_remainder(a * logs)
     mean = d.sum(dim, keepdim=True) / _nonzero(s.sum(dim, keepdim=True))
-    drift = s * mean - d
-    return _flat_at_infinity(drift, parameter)
+    return _flat_at_infinity(s * mean - d, parameter)
 
 
 def _sensitivity(p: Tensor, alpha: Parameter) -> Tensor:
@@ -102,11 +105,16 @@ def _sensitivity(p: Tensor, alpha: Parameter) -> Tensor:
         if alpha == math.inf:
             return torch.zeros_like(p) * p
     inside = p != 0
-    power = (2 - alpha) * torch.where(inside, p, 1.0).log()
+    power = (2 - _finite(alpha)) * torch.where(inside, p, 1.0).log()
     # Past the square root of the largest number s is as good as infinite; products stay finite.
     cut = math.log(torch.finfo(p.dtype).max) / 2
     s = torch.where(inside, power.clamp(max=cut).exp(), 0.0)
     return _flat_at_infinity(s, alpha)
+
+
+def _finite(alpha: Parameter) -> Parameter:
+    """alpha, cut off where nothing changes any more: inf times 0 would be NaN."""
+    return alpha.clamp(max=1e15) if isinstance(alpha, Tensor) else min(alpha, 1e15)
 
 
 def _flat_at_infinity(value: Tensor, alpha: Parameter) -> Tensor:

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fenchel import kernels
+from fenchel._checks import FenchelError, check_scores
 from fenchel.kernels import _native
 
 Parameter = float | Tensor
@@ -69,8 +70,9 @@ class Family:
                 return self.registered(scores, _as_tensor(parameter, scores), dim)
             return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():
+            _refuse_forward_over_forward(self.op)
             return self.function.apply(scores, parameter, dim)
-        if torch._C._len_torch_dispatch_stack() > 0 or type(scores) not in _PLAIN:
+        if _is_traced(scores) or _is_traced(parameter):
             return self.registered(scores, _as_tensor(parameter, scores), dim)
         wants_grad = torch.is_grad_enabled() and (
             scores.requires_grad or (isinstance(parameter, Tensor) and parameter.requires_grad)
@@ -78,6 +80,31 @@ class Family:
         if wants_grad or forward_ad._current_level >= 0:
             return self.bare_apply(scores, parameter, dim)
         return kernels.run(self.op, scores, parameter, dim)
+
+
+def _is_traced(value: Parameter) -> bool:
+    """Whether a tensor may not be read now: fake, meta, a subclass, or watched by a tracer."""
+    if not isinstance(value, Tensor):
+        return False
+    if value.is_meta:
+        kernels.choose_backend(value)  # a backend asked for by name still has its say
+        return True
+    return (
+        type(value) not in _PLAIN
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+def _refuse_forward_over_forward(op: str) -> None:
+    """torch evaluates a Function's jvp outside the outer jvp and would return wrong numbers."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    jvp = torch._C._functorch.TransformType.Jvp
+    if sum(level.key() == jvp for level in stack) > 1:
+        raise FenchelError(
+            f"{op}: forward-over-forward derivatives are not supported; use "
+            "`torch.func.jacfwd(torch.func.jacrev(f))` or `torch.func.hessian(f)`."
+        )
 
 
 def _gradients(
@@ -186,7 +213,7 @@ def _registered_op(
         schema="(Tensor scores, Tensor parameter, int dim) -> Tensor",
     )
     def run(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:
-        return kernels.run(op, scores, parameter, dim)
+        return kernels.run(op, scores, parameter, check_scores(op, scores, dim))
 
     @run.register_fake
     def shape(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_parameter
@@ -95,10 +96,11 @@ def sparse_entmax(
         mask: broadcastable boolean, True where an entry may receive mass.
 
     Returns:
-        :class:`SparseRows`, with ``values`` in the dtype of ``scores``. Derivatives of any order
-        in ``scores`` and in a tensor ``alpha`` flow through ``values``. The size of the result
-        depends on the data: ``torch.func.vmap`` cannot batch it, and ``torch.compile`` breaks its
-        graph around it unless ``torch._dynamo.config.capture_dynamic_output_shape_ops`` is set.
+        :class:`SparseRows`, with ``values`` in the dtype of ``scores``. Reverse-mode derivatives
+        of any order in ``scores`` and in a tensor ``alpha`` flow through ``values``. The size of
+        the result depends on the data: ``torch.func.vmap`` cannot batch it, and ``torch.compile``
+        breaks its graph around it unless
+        ``torch._dynamo.config.capture_dynamic_output_shape_ops`` is set.
 
     Example:
         >>> rows = sparse_entmax(torch.tensor([[-2.0, 0.0, 0.5], [3.0, 0.0, 0.0]]))
@@ -111,6 +113,11 @@ def sparse_entmax(
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     scores, dim = prepare("sparse_entmax", scores, dim, mask)
+    if forward_ad._current_level >= 0:
+        raise FenchelError(
+            "sparse_entmax: forward-mode derivatives are not supported; use reverse mode, or the "
+            "dense `entmax`."
+        )
     parameter = check_parameter("sparse_entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):

@@ -3,9 +3,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_dim, check_number
 from fenchel.maps import budget
-from fenchel.nn._arguments import check_dim, check_number
 
 
 class Budget(Module):

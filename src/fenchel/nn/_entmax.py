@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_dim, check_number
 from fenchel.maps import entmax
-from fenchel.nn._arguments import check_dim, check_number, written
+from fenchel.nn._arguments import written
 
 
 class Entmax(Module):
@@ -26,10 +26,10 @@ class Entmax(Module):
     Args:
         alpha: a number in [1, ∞]; with ``learnable``, where learning starts, strictly between
             ``low`` and ``high``.
-        dim: axis to normalise.
         learnable: whether alpha is learned.
         shape: shape of a learned alpha, broadcast against the scores with size 1 along ``dim``:
             ``(8, 1, 1)`` is one for each of 8 heads in scores of shape (batch, 8, queries, keys).
+        dim: axis to normalise.
         low: lower bound of a learned alpha, at least 1. With ``learnable=False`` the shape and
             the bounds are not used.
         high: upper bound of a learned alpha, finite.
@@ -49,9 +49,10 @@ class Entmax(Module):
     def __init__(
         self,
         alpha: float = 1.5,
-        dim: int = -1,
         learnable: bool = False,
         shape: Sequence[int] = (),
+        *,
+        dim: int = -1,
         low: float = 1.0,
         high: float = 2.0,
     ) -> None:

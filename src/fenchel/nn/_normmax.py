@@ -3,8 +3,9 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 
+from fenchel._checks import check_dim, check_number
 from fenchel.maps import normmax
-from fenchel.nn._arguments import check_dim, check_number, written
+from fenchel.nn._arguments import written
 
 
 class Normmax(Module):

@@ -3,8 +3,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 
+from fenchel._checks import check_dim
 from fenchel.maps import softmax
-from fenchel.nn._arguments import check_dim
 
 
 class Softmax(Module):

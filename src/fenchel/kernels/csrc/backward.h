@@ -163,7 +163,7 @@ inline double second_remainder(double y) {
 template <class T>
 inline double entmax_grad_alpha(const T* p, const T* g, int64_t n, double alpha) {
   const double a = alpha - 1;
-  if (!(alpha < 1e300)) return 0;
+  if (!(alpha < 1e300)) return static_cast<double>(p[0] - p[0]);  // NaN for a NaN row
   double total = 0, drift = 0, direct = 0, weighted = 0, base = 0, smallest = kInf<double>;
   if (alpha > 2) {  // as in entmax_backward_steep
     for (int64_t j = 0; j < n; ++j) {
@@ -196,7 +196,7 @@ inline void normmax_backward_row(const T* p, const T* g, int64_t n, double alpha
     if (p[j] != 0) mean += static_cast<double>(p[j]) * static_cast<double>(g[j]);
     if (!(static_cast<double>(p[j]) <= peak)) peak = p[j];
   }
-  if (grad_alpha != nullptr) *grad_alpha = 0;
+  if (grad_alpha != nullptr) *grad_alpha = static_cast<double>(p[0] - p[0]);  // NaN for a NaN row
   if (!(a > 0 && alpha < 1e300) || peak == 0) {  // piecewise constant
     for (int64_t j = 0; j < n; ++j) grad_x[j] = p[j] - p[j];
     return;

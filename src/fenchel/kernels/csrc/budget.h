@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "entmax_row.h"
 #include "simd.h"
 
 namespace fenchel {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "entmax_row.h"
 #include "simd.h"
 
 namespace fenchel {

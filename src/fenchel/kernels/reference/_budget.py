@@ -43,7 +43,7 @@ def _clip_root(
     The sum is piecewise linear in tau but not convex: Newton inside a bracket, and every other
     step the bracket's middle, which alone would pin tau to the last bit.
     """
-    tau = low + (high - low) / 2
+    tau = low / 2 + high / 2
     rest = torch.zeros_like(tau)
     eps = torch.finfo(u.dtype).eps
     for step in range(106 if u.dtype == torch.float64 else 48):
@@ -53,7 +53,7 @@ def _clip_root(
         low = torch.where(excess >= 0, tau, low)
         high = torch.where(excess <= 0, tau, high)
         rest = torch.where(active > 0, excess / active.clamp(min=1), 0.0)
-        newton, middle = tau + rest, low + (high - low) / 2
+        newton, middle = tau + rest, low / 2 + high / 2
         moving = ((active == 0) | (rest.abs() > 4 * eps * (1 + tau.abs()))) & ~full
         moving = moving & (middle > low) & (middle < high)
         if not torch.compiler.is_compiling() and not bool(moving.any()):
