@@ -270,8 +270,8 @@ def test_kl_broadcasts_and_has_finite_gradients(rng):
         ),
         (
             lambda: SparseCategorical(scores=torch.zeros(2, dtype=torch.int64)),
-            "SparseCategorical: expected `scores` of a floating dtype (float64, float32, float16 or "
-            "bfloat16), but got torch.int64; "
+            "SparseCategorical: expected `scores` of a floating dtype (float64, float32, float16 "
+            "or bfloat16), but got torch.int64; "
             "convert with `scores.float()`.",
         ),
         (

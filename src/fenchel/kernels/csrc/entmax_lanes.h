@@ -73,11 +73,20 @@ inline void transpose_out(Vec<T>* p, const Layout& at, int64_t row, int count, T
 template <class T, class Curve>
 inline Vec<T> climb_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> tau, int steps) {
   for (int step = 0; step < steps; ++step) {
-    Vec<T> sum = splat(T(0)), slopes = splat(T(0)), slope;
-    for (int64_t j = 0; j < n; ++j) {
+    Vec<T> sum = splat(T(0)), slopes = sum, sum2 = sum, slopes2 = sum, slope, slope2;
+    int64_t j = 0;
+    for (; j + 2 <= n; j += 2) {
+      sum += curve(u[j] - tau, &slope);
+      sum2 += curve(u[j + 1] - tau, &slope2);
+      slopes += slope;
+      slopes2 += slope2;
+    }
+    if (j < n) {
       sum += curve(u[j] - tau, &slope);
       slopes += slope;
     }
+    sum += sum2;
+    slopes += slopes2;
     tau = sum > T(1) ? tau + curve.step(sum, slopes) : tau;
   }
   return tau;
@@ -94,20 +103,30 @@ inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> t
   tau = larger<T>(guess, tau);
   for (int step = 0; step < kMaxSteps; ++step) {
     Total<T> sums;
-    Vec<T> slope_sum = splat(T(0)), slope;
-    for (int64_t j = 0; j < n;) {
-      Vec<T> part = splat(T(0));
-      for (const int64_t end = std::min<int64_t>(n, j + Total<T>::kBlock); j < end; ++j) {
-        const Vec<T> value = curve(u[j] - tau, &slope);
-        if constexpr (!Curve::kCheap) {
-          kept[j] = value;
-          slopes[j] = slope;
-        }
-        part += value;
-        slope_sum += slope;
+    Vec<T> slope_parts[4] = {}, parts[4] = {};
+    const auto add = [&](int64_t j, int k) {
+      Vec<T> slope;
+      const Vec<T> value = curve(u[j] - tau, &slope);
+      if constexpr (!Curve::kCheap) {
+        kept[j] = value;
+        slopes[j] = slope;
       }
-      sums.add(part);
+      parts[k] += value;
+      slope_parts[k] += slope;
+    };
+    for (int64_t j = 0; j < n;) {
+      const int64_t end = std::min<int64_t>(n, j + 4 * Total<T>::kBlock);
+      for (; j + 4 <= end; j += 4) {
+        add(j, 0);
+        add(j + 1, 1);
+        add(j + 2, 2);
+        add(j + 3, 3);
+      }
+      for (; j < end; ++j) add(j, 0);
+      sums.add((parts[0] + parts[1]) + (parts[2] + parts[3]));
+      for (Vec<T>& part : parts) part = splat(T(0));
     }
+    const Vec<T> slope_sum = (slope_parts[0] + slope_parts[1]) + (slope_parts[2] + slope_parts[3]);
     const Vec<T> sum = sums.value();
     rest = curve.step(sum, slope_sum);
     // From a guess right of the root the first step leads left; from there they only climb.
@@ -174,20 +193,27 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
   double* doubles = reinterpret_cast<double*>(kept + 2 * n);
   transpose_in(x, at, row, count, u);
 
-  Vec<T> top = splat(-kInf<T>);
-  Mask<T> bad = splat(T(0)) != splat(T(0));
-  for (int64_t j = 0; j < n; ++j) {
+  // Two chains each: one alone would wait for its own additions.
+  Vec<T> top = splat(-kInf<T>), top2 = top;
+  Mask<T> bad = splat(T(0)) != splat(T(0)), bad2 = bad;
+  for (int64_t j = 0; j + 1 < n; j += 2) {
     top = larger<T>(u[j], top);
+    top2 = larger<T>(u[j + 1], top2);
     bad |= u[j] != u[j];
+    bad2 |= u[j + 1] != u[j + 1];
   }
+  bad |= bad2 | (u[n - 1] != u[n - 1]);
+  top = larger<T>(larger<T>(u[n - 1], top), top2);
   bad |= top == kInf<T>;
   const Mask<T> empty = top == -kInf<T>;
   const Vec<T> shift = (bad | empty) ? splat(T(0)) : top;
-  Vec<T> total = splat(T(0));
-  for (int64_t j = 0; j < n; ++j) {
-    u[j] -= shift;
-    total += u[j];
+  Vec<T> total = splat(T(0)), total2 = total;
+  for (int64_t j = 0; j + 1 < n; j += 2) {
+    total += u[j] -= shift;
+    total2 += u[j + 1] -= shift;
   }
+  if (n % 2 == 1) total += u[n - 1] -= shift;
+  total += total2;
 
   Vec<T> a;
   Mask<T> kinds;

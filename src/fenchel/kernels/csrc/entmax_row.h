@@ -46,8 +46,8 @@ inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* s
   constexpr int lanes = kLanes<T>;
   const Vec<T> shift = splat(tau);
   Total<T> total;
-  Vec<T> d0 = splat(T(0)), d1 = d0;
-  const auto add = [&](Vec<T> w, int64_t at, Vec<T>* s, Vec<T>* d) {
+  Vec<T> parts[4] = {}, slope_parts[4] = {};
+  const auto add = [&](Vec<T> w, int64_t at, int k) {
     Vec<T> slope;
     const Vec<T> value = curve(w, &slope);
     if constexpr (!Curve::kCheap) {
@@ -56,24 +56,28 @@ inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* s
         store(slopes + at, slope);
       }
     }
-    *s += value;
-    *d += slope;
+    parts[k] += value;
+    slope_parts[k] += slope;
   };
   for (int64_t j = 0; j < count;) {
-    const int64_t end = std::min<int64_t>(count, j + 2 * Total<T>::kBlock * lanes);
-    Vec<T> s0 = splat(T(0)), s1 = s0;
-    for (; j + 2 * lanes <= end; j += 2 * lanes) {
-      add(load(u + j) - shift, j, &s0, &d0);
-      add(load(u + j + lanes) - shift, j + lanes, &s1, &d1);
+    const int64_t end = std::min<int64_t>(count, j + 4 * Total<T>::kBlock * lanes);
+    for (; j + 4 * lanes <= end; j += 4 * lanes) {
+      add(load(u + j) - shift, j, 0);
+      add(load(u + j + lanes) - shift, j + lanes, 1);
+      add(load(u + j + 2 * lanes) - shift, j + 2 * lanes, 2);
+      add(load(u + j + 3 * lanes) - shift, j + 3 * lanes, 3);
     }
     for (; j < end; j += lanes) {
       const int part = static_cast<int>(std::min<int64_t>(lanes, end - j));
-      add(load_part(u + j, part, -kInf<T>) - shift, j, &s0, &d0);
+      add(load_part(u + j, part, -kInf<T>) - shift, j, 0);
     }
-    total.add(s0 + s1);
+    total.add((parts[0] + parts[1]) + (parts[2] + parts[3]));
+    for (Vec<T>& part : parts) part = splat(T(0));
   }
   *sum = total.over_lanes();
-  *slope_sum = sum_lanes_in_double<T>(d0 + d1);  // a slope need not be right to the last digit
+  // A slope need not be right to the last digit.
+  *slope_sum = sum_lanes_in_double<T>((slope_parts[0] + slope_parts[1]) +
+                                      (slope_parts[2] + slope_parts[3]));
 }
 
 // Newton from tau, which is left of the root, over packed entries; at most max_steps. Starts at
@@ -113,7 +117,7 @@ inline int64_t block_maxima(const T* x, int64_t n, T* maxima, T* top, double* to
   Vec<T> best = splat(-kInf<T>);
   Mask<T> nan = splat(T(0)) != splat(T(0));
   int64_t count = 0;
-  *total = 0;
+  Total<T> sums;
   for (int64_t j = 0; j < n; j += block, count += lanes) {
     Vec<T> here = splat(-kInf<T>), sum = splat(T(0));
     if (j + block <= n) {
@@ -132,11 +136,12 @@ inline int64_t block_maxima(const T* x, int64_t n, T* maxima, T* top, double* to
         here = larger<T>(value, here);
       }
     }
-    *total += static_cast<double>(sum_lanes<T>(sum));
+    sums.add(sum);
     store(maxima + count, here);
     best = larger<T>(here, best);
   }
   *top = max_lanes<T>(best);
+  *total = sums.over_lanes();
   *has_nan = any<T>(nan);
   return count;
 }
