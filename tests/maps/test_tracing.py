@@ -171,3 +171,19 @@ def test_compile_with_a_float_alpha_that_varies(rng):
     x = randn(3, 5, rng=rng)
     for alpha in (1.2, 1.3, 1.7):
         torch.testing.assert_close(function(x, alpha), fy.entmax(x, alpha))
+
+
+TRANSFORMS = {
+    "grad": lambda x: torch.func.grad(lambda x: fy.entmax15(x).pow(2).sum())(x),
+    "jvp": lambda x: torch.func.jvp(fy.entmax15, (x,), (torch.arange(5.0),))[1],
+    "jacrev": lambda x: torch.func.jacrev(fy.entmax15)(x),
+    "vmap": lambda x: torch.func.vmap(fy.entmax15)(x.view(1, 5)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_compile_around_a_transform(name, backend, rng):
+    x = randn(5, rng=rng, dtype=torch.float32)
+    compiled = torch.compile(TRANSFORMS[name], fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), TRANSFORMS[name](x))

@@ -49,11 +49,13 @@ def choose_backend(x: Tensor) -> str:
 
 def run(op: str, x: Tensor, parameter: float | Tensor, dim: int) -> Tensor:
     """Run the forward kernel ``op`` on ``x`` along ``dim``; the result is contiguous."""
+    if torch.compiler.is_compiling():  # being traced: torch ops are what a graph can hold
+        return _TABLE[op]["reference"](x, parameter, dim)
     backend = choose_backend(x)
     if x.shape[dim] >= _LONGEST_NATIVE_ROW and _requested != "native":
         backend = "reference"
     kernel = _TABLE[op][backend]
-    if backend == "native" or torch.compiler.is_compiling():
+    if backend == "native":
         return kernel(x, parameter, dim)
     # On contiguous rows torch adds up a row in the same order whatever the layout was.
     rows = x.movedim(dim, -1).contiguous()

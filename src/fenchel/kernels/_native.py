@@ -156,8 +156,12 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
             byref(total),
         )
     )
-    indices = torch.empty(total.value, dtype=torch.int64)
-    probabilities = torch.empty(total.value, dtype=x.dtype)
+    try:
+        indices = torch.empty(total.value, dtype=torch.int64)
+        probabilities = torch.empty(total.value, dtype=x.dtype)
+    except RuntimeError:  # out of memory: the core still holds the result
+        _sparse_take[x.dtype](handle, None, None)
+        raise
     _sparse_take[x.dtype](handle, indices.data_ptr(), probabilities.data_ptr())
     return indices, probabilities, sizes, threshold
 

@@ -22,7 +22,7 @@ def entmax(
 
     For :math:`\alpha > 1` low scores get probability exactly 0, more of them the larger
     :math:`\alpha` is, and the answer is one-hot exactly when the best score leads by
-    :math:`1/(\alpha - 1)` or more. 1, 1.5, 2 and ∞ take their exact closed-form paths. ``-inf``
+    :math:`1/(\alpha - 1)` or more. 1, 1.5, 2 and ∞ take paths of their own. ``-inf``
     is a mask; a fully masked row is all zeros; a row with NaN or ``+inf`` is all NaN.
 
     Args:

@@ -66,7 +66,11 @@ class Family:
     def __call__(self, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
         """The map, for float32 or float64 ``scores``, through the cheapest door that serves."""
         if torch.compiler.is_compiling():
-            if kernels.choose_backend(scores) == "native" or not self.fuses(parameter):
+            # The registered op has no forward mode, and torch.func inside a compiled function
+            # cannot look into it: there, too, the reference's torch ops.
+            transformed = torch._C._are_functorch_transforms_active()
+            native = kernels.choose_backend(scores) == "native"
+            if not transformed and (native or not self.fuses(parameter)):
                 return self.registered(scores, _as_tensor(parameter, scores), dim)
             return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():

@@ -111,7 +111,7 @@ void take(void* handle, int64_t* indices, T* values) {
   auto* result = static_cast<SparseResult<T>*>(handle);
   for (int i = 0; i < result->n_parts; ++i) {
     const SparsePart<T>& part = result->parts[i];
-    if (part.count == 0) continue;
+    if (part.count == 0 || indices == nullptr) continue;  // without arrays: only release
     std::memcpy(indices, part.indices, part.count * sizeof(int64_t));
     std::memcpy(values, part.values, part.count * sizeof(T));
     indices += part.count;
