@@ -9,7 +9,8 @@ from torch.autograd import forward_ad
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_parameter
-from fenchel.maps._entmax import _MEANING, _nonzero, _second_remainder, _sensitivity
+from fenchel.maps._entmax import _MEANING
+from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Parameter
 from fenchel.maps._prepare import _HALF, prepare
 
@@ -179,7 +180,7 @@ def _backward(
     if ctx.needs_input_grad[0]:
         grad_scores = _scatter((s * centred).to(values.dtype), indices, sizes, ctx.n)
     if isinstance(exponent, Tensor) and ctx.needs_input_grad[1]:
-        moved = -_segment_sum(_drift(p, exponent) * centred, sizes, segment)
+        moved = -_segment_sum(drift(p, exponent) * centred, sizes, segment)
         grad_alpha = moved.reshape(*sizes.shape, 1).sum_to_size(alpha.shape).to(alpha)
     return grad_scores, grad_alpha, None
 
@@ -200,11 +201,9 @@ def _slopes(
 ) -> tuple[Tensor, Parameter]:
     """s = p^(2 - alpha), which is 0 at alpha = inf, and alpha as a number or one an entry."""
     if not isinstance(alpha, Tensor):
-        return _sensitivity(p, alpha), alpha
+        return sensitivity(p, alpha), alpha
     each = alpha.expand(*sizes.shape, 1).reshape(-1).to(p)[segment]
-    # The unused branch of `where` must be finite too, or it spoils second derivatives.
-    finite = each.clamp(max=_LARGE)
-    return torch.where(each == math.inf, 0.0, _sensitivity(p, finite)), each
+    return sensitivity(p, each), each
 
 
 def _centre(vector: Tensor, s: Tensor, sizes: Tensor, segment: Tensor, alpha: Parameter) -> Tensor:
@@ -212,20 +211,10 @@ def _centre(vector: Tensor, s: Tensor, sizes: Tensor, segment: Tensor, alpha: Pa
     if isinstance(alpha, Tensor) or alpha > 2:
         # As for the dense map: relative to the entry with the largest s nothing large cancels.
         vector = vector - vector[_largest(s.detach(), sizes, segment)]
-    total = _nonzero(_segment_sum(s, sizes, segment))
+    total = nonzero(_segment_sum(s, sizes, segment))
     return vector - (_segment_sum(s * vector, sizes, segment) / total)[segment]
 
 
-def _drift(p: Tensor, alpha: Tensor) -> Tensor:
-    """How far -p moves with alpha at a fixed threshold, up to a multiple of s, which drops out."""
-    a, logs = alpha - 1, p.log()
-    steep_a = a.clamp(min=1.0, max=_LARGE)
-    steep = p * (steep_a * logs - 1) / (steep_a * steep_a)
-    flat = p * logs * logs * _second_remainder(a.clamp(max=1.0) * logs)
-    return torch.where(alpha == math.inf, 0.0, torch.where(a > 1, steep, flat))
-
-
-_LARGE = 1e15  # its square is finite in float32 too
 _NOWHERE = 2**62
 
 
