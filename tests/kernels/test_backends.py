@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fenchel as fy
-from fenchel.kernels import _native
+from fenchel.kernels import _native, choose_backend
 
 needs_native = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
 
@@ -50,6 +50,16 @@ def test_native_by_name_never_falls_back():
         pytest.raises(fy.FenchelError, match=r"expected a CPU tensor .* on meta"),
     ):
         fy.sparsemax(torch.zeros(2, 3, device="meta"))
+
+
+@needs_native
+def test_rows_too_long_for_the_core_go_to_the_reference(monkeypatch):
+    monkeypatch.setattr("fenchel.kernels._dispatch._TOO_LONG", 4)
+    x = torch.zeros(2, 4)
+    assert choose_backend(x) == "reference"
+    assert choose_backend(x[:, :3]) == "native"
+    with fy.use_backend("native"), pytest.raises(fy.FenchelError, match=r"fewer than 2\*\*31"):
+        fy.sparsemax(x)
 
 
 @needs_native

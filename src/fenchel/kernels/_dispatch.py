@@ -18,7 +18,7 @@ from fenchel._checks import FenchelError
 from fenchel.kernels import _native, reference
 
 _BACKENDS = ("native", "reference")
-_LONGEST_NATIVE_ROW = 2**31  # positions in a row are 32-bit numbers there
+_TOO_LONG = 2**31  # for the native core: positions in a row are 32-bit numbers there
 _NATIVE_DTYPES = (torch.float32, torch.float64)
 _TABLE: dict[str, dict[str, Callable[[Tensor, float | Tensor, int], Tensor]]] = {
     "entmax": {"reference": reference.entmax, "native": _native.entmax},
@@ -36,7 +36,13 @@ def choose_backend(x: Tensor) -> str:
     """The backend that serves ``x`` (float32 or float64)."""
     if _requested == "reference":
         return "reference"
-    if x.device.type == "cpu" and x.dtype in _NATIVE_DTYPES:
+    if x.numel() >= _TOO_LONG and max(x.shape) >= _TOO_LONG:
+        if _requested == "native":
+            raise FenchelError(
+                "use_backend('native'): expected fewer than 2**31 entries along every dimension, "
+                f"but got shape {tuple(x.shape)}; leave the `with` block."
+            )
+    elif x.device.type == "cpu" and x.dtype in _NATIVE_DTYPES:
         if _native.LIBRARY is not None:
             return "native"
     elif _requested == "native":
@@ -52,8 +58,6 @@ def run(op: str, x: Tensor, parameter: float | Tensor, dim: int) -> Tensor:
     if torch.compiler.is_compiling():  # being traced: torch ops are what a graph can hold
         return _TABLE[op]["reference"](x, parameter, dim)
     backend = choose_backend(x)
-    if x.shape[dim] >= _LONGEST_NATIVE_ROW and _requested != "native":
-        backend = "reference"
     kernel = _TABLE[op][backend]
     if backend == "native":
         return kernel(x, parameter, dim)
