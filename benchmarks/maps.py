@@ -24,7 +24,7 @@ from benchmarks.timing import interleave, machine
 
 SHAPES = [(25600, 50), (1024, 1024), (512, 32000), (64, 128256)]
 SCALES = [0.1, 1.0, 3.0]
-ALPHA_NAMES = {1.25: "α = 1.25", 1.5: "α = 1.5", 2.0: "α = 2", "row": "one α a row"}
+ALPHA_NAMES = {1.25: "α = 1.25", 1.3: "α = 1.3", 1.5: "α = 1.5", 2.0: "α = 2", "row": "one α a row"}
 ALPHAS = list(ALPHA_NAMES)
 
 

@@ -82,6 +82,13 @@ def test_environment_disables_the_core():
     assert refused == "use_backend('native'): the native core is disabled by FENCHEL_NATIVE=0."
 
 
+def test_an_unknown_instruction_set_is_refused():
+    code = "import fenchel as fy; print(fy.backends().active, fy.backends().reason)"
+    said = run_python(code, FENCHEL_INSTRUCTION_SET="avx9")
+    wanted = "FENCHEL_INSTRUCTION_SET must be baseline, avx2 or avx512, but it is 'avx9'."
+    assert said == f"reference {wanted}"
+
+
 def test_a_missing_library_is_named(tmp_path):
     code = "import fenchel as fy; print(fy.backends().reason)"
     said = run_python(code, FENCHEL_LIBRARY=str(tmp_path / "libnowhere.so"))
