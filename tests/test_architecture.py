@@ -11,6 +11,7 @@ import fenchel
 
 LEVEL = {
     "_checks": 0,
+    "_special": 0,
     "kernels": 1,
     "maps": 2,
     "structures": 2,

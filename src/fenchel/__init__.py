@@ -7,6 +7,7 @@ from fenchel import nn
 from fenchel._checks import FenchelError
 from fenchel.distributions import SparseCategorical
 from fenchel.kernels import Backends, backends, use_backend
+from fenchel.losses import entmax15_loss, entmax_loss, fenchel_young_loss, sparsemax_loss
 from fenchel.maps import (
     SparseRows,
     budget,
@@ -17,22 +18,48 @@ from fenchel.maps import (
     sparse_entmax,
     sparsemax,
 )
+from fenchel.regularizers import (
+    Gini,
+    Norm,
+    Regularizer,
+    Renyi,
+    Scaled,
+    Shannon,
+    Squared,
+    SquaredNorm,
+    Tsallis,
+    Zero,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Backends",
     "FenchelError",
+    "Gini",
+    "Norm",
+    "Regularizer",
+    "Renyi",
+    "Scaled",
+    "Shannon",
     "SparseCategorical",
     "SparseRows",
+    "Squared",
+    "SquaredNorm",
+    "Tsallis",
+    "Zero",
     "backends",
     "budget",
     "entmax",
     "entmax15",
+    "entmax15_loss",
+    "entmax_loss",
+    "fenchel_young_loss",
     "nn",
     "normmax",
     "softmax",
     "sparse_entmax",
     "sparsemax",
+    "sparsemax_loss",
     "use_backend",
 ]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.kernels import _native, reference
+from fenchel.kernels import _native, _native_nonzeros, reference
 
 _BACKENDS = ("native", "reference")
 _TOO_LONG = 2**31  # for the native core: positions in a row are 32-bit numbers there
@@ -26,7 +26,7 @@ _TABLE: dict[str, dict[str, Callable[[Tensor, float | Tensor, int], Tensor]]] = 
     "budget": {"reference": reference.budget, "native": _native.budget},
 }
 _SPARSE_TABLE = {
-    "entmax": {"reference": reference.sparse_entmax, "native": _native.sparse_entmax},
+    "entmax": {"reference": reference.sparse_entmax, "native": _native_nonzeros.sparse_entmax},
 }
 
 _requested: str | None = None  # what use_backend asked for; None = choose by tensor

@@ -22,14 +22,13 @@ from torch import Tensor
 
 Parameter = float | Tensor
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 _HERE = Path(__file__).parent
-_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 _OPS = ("entmax", "normmax", "budget")
 
 _FORWARD = [c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int64]
 _BACKWARD = [c_void_p] * 4 + [c_int64] * 3 + [c_void_p, c_int64]
-_SPARSE = [c_void_p] + [c_int64] * 3 + [c_void_p, c_int64] + [c_void_p] * 4
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
@@ -73,20 +72,14 @@ def _why_not_built(path: Path) -> str:
 LIBRARY, REASON = _load()
 _forward = {}
 _backward = {}
-_sparse = {}
-_sparse_take = {}
 if LIBRARY is not None:
     LIBRARY.fenchel_instruction_set.restype = c_char_p
-    for _dtype, _name in _SUFFIX.items():
+    for _dtype, _name in SUFFIX.items():
         for _op in _OPS:
             _forward[_op, _dtype] = getattr(LIBRARY, f"fenchel_{_op}_forward_{_name}")
             _forward[_op, _dtype].argtypes = _FORWARD
             _backward[_op, _dtype] = getattr(LIBRARY, f"fenchel_{_op}_backward_{_name}")
             _backward[_op, _dtype].argtypes = _BACKWARD
-        _sparse[_dtype] = getattr(LIBRARY, f"fenchel_entmax_sparse_{_name}")
-        _sparse[_dtype].argtypes = _SPARSE
-        _sparse_take[_dtype] = getattr(LIBRARY, f"fenchel_sparse_take_{_name}")
-        _sparse_take[_dtype].argtypes = [c_void_p] * 3
 
 
 def instruction_set() -> str | None:
@@ -113,20 +106,20 @@ def backward(
     op: str, p: Tensor, grad: Tensor, parameter: Parameter, dim: int, with_parameter: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of ``op`` in the scores and, if asked, in its parameter (one value a row)."""
-    p, grad = _readable(p), _readable(grad)
+    p, grad = readable(p), readable(grad)
     grad_x = torch.empty_like(p)
-    layout = _layout(p, dim)
-    values, stride = _parameter(parameter, p, dim)
+    at = layout(p, dim)
+    values, stride = parameter_pointer(parameter, p, dim)
     rows = list(p.shape)
     rows[dim] = 1
     grad_rows = torch.empty(rows, dtype=torch.float64) if with_parameter else None
-    _check(
+    check_status(
         _backward[op, p.dtype](
             p.data_ptr(),
             grad.data_ptr(),
             grad_x.data_ptr(),
             None if grad_rows is None else grad_rows.data_ptr(),
-            *layout,
+            *at,
             values if stride == 0 else values.data_ptr(),
             stride,
         )
@@ -134,44 +127,12 @@ def backward(
     return grad_x, grad_rows
 
 
-def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
-    x = _readable(x)
-    outer, n, inner = _layout(x, x.dim() - 1)
-    values, stride = _parameter(alpha, x, x.dim() - 1)
-    sizes = torch.empty(x.shape[:-1], dtype=torch.int64)
-    threshold = torch.empty(x.shape[:-1], dtype=torch.float64)
-    handle, total = c_void_p(), c_int64()
-    _check(
-        _sparse[x.dtype](
-            x.data_ptr(),
-            outer,
-            n,
-            inner,
-            values if stride == 0 else values.data_ptr(),
-            stride,
-            sizes.data_ptr(),
-            threshold.data_ptr(),
-            byref(handle),
-            byref(total),
-        )
-    )
-    try:
-        indices = torch.empty(total.value, dtype=torch.int64)
-        probabilities = torch.empty(total.value, dtype=x.dtype)
-    except RuntimeError:  # out of memory: the core still holds the result
-        _sparse_take[x.dtype](handle, None, None)
-        raise
-    _sparse_take[x.dtype](handle, indices.data_ptr(), probabilities.data_ptr())
-    return indices, probabilities, sizes, threshold
-
-
 def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
-    x = _readable(x)
+    x = readable(x)
     p = torch.empty_like(x)
-    outer, n, inner = _layout(x, dim)
-    values, stride = _parameter(parameter, x, dim)
-    _check(
+    outer, n, inner = layout(x, dim)
+    values, stride = parameter_pointer(parameter, x, dim)
+    check_status(
         _forward[op, x.dtype](
             x.data_ptr(),
             p.data_ptr(),
@@ -185,14 +146,14 @@ def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
     return p
 
 
-def _readable(x: Tensor) -> Tensor:
+def readable(x: Tensor) -> Tensor:
     """x with its entries in memory as they are: contiguous, not lazily negated, not lazily zero."""
     if x._is_zerotensor():
         return torch.zeros(x.shape, dtype=x.dtype)
     return x.resolve_neg().contiguous()
 
 
-def _layout(x: Tensor, dim: int) -> tuple[int, int, int]:
+def layout(x: Tensor, dim: int) -> tuple[int, int, int]:
     """A contiguous tensor as (outer, n, inner), n being the size along ``dim``."""
     shape = x.shape
     n = shape[dim]
@@ -202,7 +163,7 @@ def _layout(x: Tensor, dim: int) -> tuple[int, int, int]:
     return math.prod(shape[:dim]), n, inner
 
 
-def _parameter(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
+def parameter_pointer(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
     """The parameter as (pointer to one double, 0) or (tensor of one double a row, 1)."""
     if not isinstance(value, Tensor):
         return byref(c_double(value)), 0
@@ -211,6 +172,6 @@ def _parameter(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
     return value.detach().expand(rows).to("cpu", torch.float64).contiguous(), 1
 
 
-def _check(status: int) -> None:
+def check_status(status: int) -> None:
     if status != 0:
         raise MemoryError("fenchel: the native core ran out of memory for its scratch rows.")

@@ -18,3 +18,4 @@ __all__ = [
     "sparse_entmax",
     "sparsemax",
 ]
+sq_pnorm_max = renyimax = None

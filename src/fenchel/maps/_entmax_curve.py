@@ -17,6 +17,7 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._special import second_remainder
 from fenchel.maps._family import Parameter
 
 
@@ -44,13 +45,13 @@ def drift(p: Tensor, alpha: Parameter) -> Tensor:
     if isinstance(a, Tensor):
         steep_a = a.clamp(min=1.0)
         # Each branch is kept finite where the other is taken: NaN would leak from it backwards.
-        flat = p * logs * logs * _second_remainder(a.clamp(max=1.0) * logs)
+        flat = p * logs * logs * second_remainder(-a.clamp(max=1.0) * logs)
         d = torch.where(a > 1, p * (steep_a * logs - 1) / (steep_a * steep_a), flat)
     elif a > 1:
         # d is then dominated by s / a^2, a multiple of s: left away.
         d = p * (a * logs - 1) / (a * a)
     else:
-        d = p * logs * logs * _second_remainder(a * logs)
+        d = p * logs * logs * second_remainder(-a * logs)
     return _flat_at_infinity(d, alpha)
 
 
@@ -69,15 +70,3 @@ def _flat_at_infinity(value: Tensor, alpha: Parameter) -> Tensor:
 def nonzero(total: Tensor) -> Tensor:
     """The total, or 1 where it is 0: a row without support has nothing to divide."""
     return torch.where(total == 0, 1.0, total)
-
-
-def _second_remainder(y: Tensor) -> Tensor:
-    """(exp(-y) - 1 + y) / y^2 for y <= 0: a series near 0, where the quotient cancels."""
-    far = y < -0.5
-    safe = torch.where(far, y, -1.0)
-    quotient = (torch.expm1(-safe) + safe) / (safe * safe)
-    near = torch.where(far, 0.0, y)
-    series = torch.full_like(y, 1.0 / math.factorial(16))
-    for k in range(15, 1, -1):
-        series = 1.0 / math.factorial(k) - near * series
-    return torch.where(far, quotient, series)

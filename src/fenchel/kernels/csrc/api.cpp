@@ -88,31 +88,32 @@ void release(SparseResult<T>* result) {
   std::free(result);
 }
 
-template <class T>
-int sparse(const T* x, const Layout& at, int64_t* sizes, double* threshold, void** handle,
-           int64_t* total) {
+// Runs `find(parts, n_parts)` and keeps what it finds until it is taken.
+template <class T, class Find>
+int keep_nonzeros(const Layout& at, const int64_t* sizes, int64_t* starts, void** handle,
+                  const Find& find) {
   const int n_parts = threads_for(at.rows() * at.n);
   const size_t bytes = sizeof(SparseResult<T>) + n_parts * sizeof(SparsePart<T>);
   auto* result = static_cast<SparseResult<T>*>(std::calloc(1, bytes));
   if (result == nullptr) return 1;
   result->n_parts = n_parts;
-  if (kernels<T>().entmax_sparse(x, at, sizes, threshold, result->parts, n_parts) != 0) {
+  if (find(result->parts, n_parts) != 0) {
     release(result);
     return 1;
   }
-  *total = 0;
-  for (int i = 0; i < n_parts; ++i) *total += result->parts[i].count;
+  starts[0] = 0;
+  for (int64_t row = 0; row < at.rows(); ++row) starts[row + 1] = starts[row] + sizes[row];
   *handle = result;
   return 0;
 }
 
-template <class T>
-void take(void* handle, int64_t* indices, T* values) {
+template <class T, class Index>
+void take(void* handle, Index* indices, T* values) {
   auto* result = static_cast<SparseResult<T>*>(handle);
   for (int i = 0; i < result->n_parts; ++i) {
     const SparsePart<T>& part = result->parts[i];
     if (part.count == 0 || indices == nullptr) continue;  // without arrays: only release
-    std::memcpy(indices, part.indices, part.count * sizeof(int64_t));
+    std::copy(part.indices, part.indices + part.count, indices);
     std::memcpy(values, part.values, part.count * sizeof(T));
     indices += part.count;
     values += part.count;
@@ -136,7 +137,7 @@ using fenchel::Layout;
 
 #define FENCHEL_API extern "C" __attribute__((visibility("default")))
 
-FENCHEL_API int fenchel_abi_version() { return 1; }
+FENCHEL_API int fenchel_abi_version() { return 2; }
 FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name; }
 
 #define FENCHEL_MAP(op, suffix, T)                                                               \
@@ -156,13 +157,39 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
 #define FENCHEL_SPARSE(suffix, T)                                                                \
   FENCHEL_API int fenchel_entmax_sparse_##suffix(                                                \
       const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,              \
-      int64_t parameter_stride, int64_t* sizes, double* threshold, void** handle,                \
-      int64_t* total) {                                                                          \
-    return fenchel::sparse<T>(x, Layout{outer, n, inner, parameter, parameter_stride}, sizes,    \
-                              threshold, handle, total);                                         \
+      int64_t parameter_stride, int64_t* sizes, int64_t* starts, double* threshold,              \
+      void** handle) {                                                                           \
+    const Layout at{outer, n, inner, parameter, parameter_stride};                               \
+    const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
+      return fenchel::kernels<T>().entmax_sparse(x, at, sizes, threshold, parts, n_parts);       \
+    };                                                                                           \
+    return fenchel::keep_nonzeros<T>(at, sizes, starts, handle, find);                           \
   }                                                                                              \
   FENCHEL_API void fenchel_sparse_take_##suffix(void* handle, int64_t* indices, T* values) {     \
     fenchel::take<T>(handle, indices, values);                                                   \
+  }                                                                                              \
+  FENCHEL_API void fenchel_sparse_take32_##suffix(void* handle, int32_t* indices, T* values) {   \
+    fenchel::take<T>(handle, indices, values);                                                   \
+  }
+
+// Without `handle` only the losses.
+#define FENCHEL_LOSS(suffix, T)                                                                  \
+  FENCHEL_API int fenchel_entmax_loss_##suffix(                                                  \
+      const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,              \
+      int64_t parameter_stride, const int64_t* target, T* loss, double* slope, int64_t* sizes,   \
+      int64_t* starts, void** handle) {                                                          \
+    const Layout at{outer, n, inner, parameter, parameter_stride};                               \
+    const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
+      return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, parts, n_parts); \
+    };                                                                                           \
+    if (handle == nullptr) return find(nullptr, fenchel::threads_for(at.rows() * at.n));         \
+    return fenchel::keep_nonzeros<T>(at, sizes, starts, handle, find);                           \
+  }                                                                                              \
+  FENCHEL_API void fenchel_entmax_loss_backward_##suffix(                                        \
+      const T* grad, const int64_t* target, const int64_t* starts, const int32_t* indices,       \
+      const T* values, T* grad_x, int64_t rows, int64_t n) {                                     \
+    fenchel::kernels<T>().entmax_loss_backward(grad, target, starts, indices, values, grad_x,    \
+                                               rows, n);                                         \
   }
 
 FENCHEL_MAP(entmax, f32, float)
@@ -173,3 +200,5 @@ FENCHEL_MAP(budget, f32, float)
 FENCHEL_MAP(budget, f64, double)
 FENCHEL_SPARSE(f32, float)
 FENCHEL_SPARSE(f64, double)
+FENCHEL_LOSS(f32, float)
+FENCHEL_LOSS(f64, double)

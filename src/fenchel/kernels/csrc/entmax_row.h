@@ -165,10 +165,63 @@ inline T guess_between(double a, const T* u, int64_t count, double n, double mea
   return static_cast<T>(-std::exp(a * std::min(log_p, 0.0)) / a);
 }
 
+// Where the probabilities of a row go: all n of them ...
+template <class T>
+struct DenseRow {
+  T* p;
+  int64_t n;
+
+  void begin(bool all) const {
+    if (!all) std::memset(p, 0, n * sizeof(T));
+  }
+  // The first `part` lanes of `value`, for candidates c, c + 1, ...; without indices their places.
+  void put(int64_t c, Vec<T> value, int part, const int32_t* indices) const {
+    if (indices != nullptr) {
+      for (int lane = 0; lane < part; ++lane) p[indices[c + lane]] = value[lane];
+    } else if (part == kLanes<T>) {
+      store(p + c, value);
+    } else {
+      store_part(p + c, value, part);
+    }
+  }
+  // A path that writes whole rows writes here.
+  T* whole(const RowScratch<T>&) const { return p; }
+  void finish_whole() const {}
+};
+
+// ... or the nonzeros with their places, into the row's scratch (over candidates already read).
+template <class T>
+struct ListedRow {
+  T* values;
+  int32_t* indices;
+  T* dense;
+  int64_t n, count = 0;
+
+  ListedRow(const RowScratch<T>& scratch, int64_t n)
+      : values(scratch.values), indices(scratch.indices), dense(scratch.candidates), n(n) {}
+  void begin(bool) const {}
+  void put(int64_t c, Vec<T> value, int part, const int32_t* from) {
+    for (int lane = 0; lane < part; ++lane) {
+      const int32_t place = from != nullptr ? from[c + lane] : static_cast<int32_t>(c + lane);
+      add(place, value[lane]);
+    }
+  }
+  void add(int32_t place, T value) {
+    values[count] = value;
+    indices[count] = place;
+    count += value != 0;
+  }
+  T* whole(const RowScratch<T>&) const { return dense; }
+  void finish_whole() { list(dense); }
+  void list(const T* p) {
+    for (int64_t j = 0; j < n; ++j) add(static_cast<int32_t>(j), p[j]);
+  }
+};
+
 // `tau` is left of the root; entries with u <= tau - reach have p = 0. `mean` is that of u.
-template <class T, class Curve>
+template <class T, class Curve, class Out>
 inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n, T top, double mean,
-                      int64_t maxima_count, T* p, const RowScratch<T>& scratch) {
+                      int64_t maxima_count, Out& out, const RowScratch<T>& scratch) {
   constexpr int lanes = kLanes<T>;
   constexpr int64_t block = kBlockVectors * lanes;
   T* maxima = scratch.maxima;
@@ -214,7 +267,7 @@ inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n,
   }
   const T rest = climb<T>(curve, scratch.candidates, count, &tau, kMaxSteps, scratch.values,
                           scratch.slopes, guess);
-  if (!dense) std::memset(p, 0, n * sizeof(T));
+  out.begin(dense);
   for (int64_t c = 0; c < count; c += lanes) {
     Vec<T> value;
     if constexpr (Curve::kCheap) {
@@ -223,15 +276,7 @@ inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n,
       value = curve.settle(load(scratch.values + c), load(scratch.slopes + c), splat(rest));
     }
     const int part = static_cast<int>(std::min<int64_t>(lanes, count - c));
-    if (dense) {
-      if (part == lanes) {
-        store(p + c, value);
-      } else {
-        store_part(p + c, value, part);
-      }
-    } else {
-      for (int lane = 0; lane < part; ++lane) p[scratch.indices[c + lane]] = value[lane];
-    }
+    out.put(c, value, part, dense ? nullptr : scratch.indices);
   }
 }
 
@@ -266,17 +311,23 @@ inline void argmax_row(const T* x, int64_t n, T top, T* p) {
   for (int64_t j = 0; j < n; ++j) p[j] = x[j] == top ? share : T(0);
 }
 
-// x and p contiguous.
-template <class T>
-inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) {
-  const RowScratch<T> scratch(memory, n);
+// x contiguous; `out` is a DenseRow or a ListedRow of the same scratch.
+template <class T, class Out>
+inline void entmax_row(const T* x, int64_t n, double alpha, Out& out,
+                       const RowScratch<T>& scratch) {
   T top;
   double total;
   bool has_nan;
   const int64_t count = block_maxima(x, n, scratch.maxima, &top, &total, &has_nan);
   const Kind kind = kind_of(alpha);
-  if (has_nan || top == kInf<T> || kind == Kind::kInvalid) return fill_row(p, n, kNaN<T>);
-  if (top == -kInf<T>) return fill_row(p, n, T(0));
+  const auto whole = [&](const auto& write) {
+    write(out.whole(scratch));
+    out.finish_whole();
+  };
+  if (has_nan || top == kInf<T> || kind == Kind::kInvalid) {
+    return whole([&](T* p) { fill_row(p, n, kNaN<T>); });
+  }
+  if (top == -kInf<T>) return whole([&](T* p) { fill_row(p, n, T(0)); });
   // A first tau: that of a one-hot row, or what it would be were all entries equal to their mean
   // (the sum would then be no larger, by convexity), less what rounding may have added.
   const double size = static_cast<double>(n), a = alpha - 1, base = base_of(a);
@@ -287,11 +338,11 @@ inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) 
   const auto solve = [&](const auto& curve) {
     // A little further than base/a, which is rounded: an entry too many costs nothing.
     const T reach = static_cast<T>(base / a) * (1 + 4 * std::numeric_limits<T>::epsilon());
-    solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, mean, count, p, scratch);
+    solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, mean, count, out, scratch);
   };
   switch (kind) {
     case Kind::kSoftmax:
-      return softmax_row(x, n, top, p);
+      return whole([&](T* p) { softmax_row(x, n, top, p); });
     case Kind::kSquare:
       return solve(Square<T>{});
     case Kind::kLinear:
@@ -313,9 +364,11 @@ inline void entmax_row(const T* x, int64_t n, double alpha, T* p, void* memory) 
     case Kind::kSmall:
       return solve(Small<T>(splat(static_cast<T>(a))));
     case Kind::kSteep:
-      return steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
+      return whole([&](T* p) {
+        steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
+      });
     default:
-      return argmax_row(x, n, top, p);
+      return whole([&](T* p) { argmax_row(x, n, top, p); });
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "backward.h"
 #include "entmax_lanes.h"
+#include "entmax_loss.h"
 #include "entmax_row.h"
 #include "budget.h"
 #include "normmax.h"
@@ -93,7 +94,8 @@ int entmax_forward(const T* x, T* p, const Layout& at) {
   }
   return for_contiguous_rows(
       x, p, at, RowScratch<T>::bytes(at.n), [&](int64_t row, const T* in, T* out, void* memory) {
-        entmax_row(in, at.n, at.parameter_of(row), out, memory);
+        DenseRow<T> dense{out, at.n};
+        entmax_row(in, at.n, at.parameter_of(row), dense, RowScratch<T>(memory, at.n));
       });
 }
 
@@ -200,80 +202,145 @@ int budget_backward(const T* p, const T* g, T* grad_x, double* grad_k, const Lay
       });
 }
 
-// Appends the nonzeros of p to a part; false when memory is out.
+// Appends the nonzeros of a row to a part; false when memory is out.
 template <class T>
-bool append_row(const T* p, int64_t n, SparsePart<T>* part, int64_t* size) {
-  const int64_t before = part->count;
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] == 0) continue;
-    if (part->count == part->capacity) {
-      const int64_t capacity = std::max<int64_t>(1024, 2 * part->capacity);
-      void* indices = std::realloc(part->indices, capacity * sizeof(int64_t));
-      if (indices == nullptr) return false;
-      part->indices = static_cast<int64_t*>(indices);
-      void* values = std::realloc(part->values, capacity * sizeof(T));
-      if (values == nullptr) return false;
-      part->values = static_cast<T*>(values);
-      part->capacity = capacity;
-    }
-    part->indices[part->count] = j;
-    part->values[part->count++] = p[j];
+bool append_row(const Nonzeros<T>& row, SparsePart<T>* part) {
+  const int64_t needed = part->count + row.count;
+  if (needed > part->capacity) {
+    const int64_t capacity = std::max<int64_t>({1024, 2 * part->capacity, needed});
+    void* indices = std::realloc(part->indices, capacity * sizeof(int32_t));
+    if (indices == nullptr) return false;
+    part->indices = static_cast<int32_t*>(indices);
+    void* values = std::realloc(part->values, capacity * sizeof(T));
+    if (values == nullptr) return false;
+    part->values = static_cast<T*>(values);
+    part->capacity = capacity;
   }
-  *size = part->count - before;
+  std::memcpy(part->indices + part->count, row.indices, row.count * sizeof(int32_t));
+  std::memcpy(part->values + part->count, row.values, row.count * sizeof(T));
+  part->count = needed;
   return true;
 }
 
-// The score above which entries of a row are in the support, from any of them: the largest.
-template <class T>
-double threshold_of(const T* x, const T* p, int64_t n, double alpha) {
-  const int64_t best = std::max_element(p, p + n) - p;
-  if (alpha == 1) return -kInf<double>;
-  const double a = alpha - 1;
-  if (!(alpha < 1e300)) return x[best];
-  return static_cast<double>(x[best]) - std::exp(a * std::log(static_cast<double>(p[best]))) / a;
-}
-
-// Rows are dealt to parts in order, so the parts joined are the rows in order.
-template <class T>
-int entmax_sparse(const T* x, const Layout& at, int64_t* sizes, double* threshold,
-                  SparsePart<T>* parts, int n_parts) {
+// Calls work(row, alpha, nonzeros, part) for every row (contiguous, in order, dealt to the parts in
+// order, so that the parts joined are the rows in order) until it says false: memory is out. Rows
+// that `wanted` does not name are skipped.
+template <class T, class Wanted, class Work>
+int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted, const Work& work) {
   const int64_t rows = at.rows(), n = at.n;
-  const size_t dense = (n * sizeof(T) + 63) / 64 * 64;
-  const size_t bytes =
-      dense + std::max(lane_scratch_bytes<T>(n), RowScratch<T>::bytes(n));
+  const bool is_short = n <= kShortRow;
+  const size_t listed = (RowScratch<T>::bytes(n) + 63) / 64 * 64;
+  const size_t dense = (kLanes<T> * n * sizeof(T) + 63) / 64 * 64;
+  const size_t bytes = is_short ? listed + dense + lane_scratch_bytes<T>(n) : listed;
   const ShortRows<T> shared(n);
   std::atomic<int> failed{0};
 #pragma omp parallel for num_threads(n_parts) schedule(static) if (n_parts > 1)
-  for (int index = 0; index < n_parts; ++index) {
+  for (int part = 0; part < n_parts; ++part) {
     void* memory = scratch().reserve(bytes);
     if (memory == nullptr) {
       failed = 1;
       continue;
     }
-    T* p = static_cast<T*>(memory);
-    void* rest = static_cast<char*>(memory) + dense;
-    for (int64_t row = rows * index / n_parts; row < rows * (index + 1) / n_parts; ++row) {
-      const double alpha = at.parameter_of(row);
-      if (n <= kShortRow) {  // the same path as the dense map: the same digits
-        const Layout one{1, n, 1, &alpha, 0};
-        entmax_group(x + row * n, p, one, shared, 0, 1, rest);
-      } else {
-        entmax_row(x + row * n, n, alpha, p, rest);
+    const RowScratch<T> mine(memory, n);
+    const int64_t first = rows * part / n_parts, last = rows * (part + 1) / n_parts;
+    const auto finish = [&](int64_t row, const ListedRow<T>& list) {
+      return work(row, at.parameter_of(row), Nonzeros<T>{list.values, list.indices, list.count}, part);
+    };
+    if (is_short) {  // the same path as the dense map: the same digits
+      T* group = reinterpret_cast<T*>(static_cast<char*>(memory) + listed);
+      void* rest = static_cast<char*>(memory) + listed + dense;
+      for (int64_t row = first; row < last && !failed; row += kLanes<T>) {
+        const int count = static_cast<int>(std::min<int64_t>(kLanes<T>, last - row));
+        const double* parameter = at.parameter + row * at.parameter_stride;
+        const Layout rows_here{count, n, 1, parameter, at.parameter_stride};
+        entmax_group(x + row * n, group, rows_here, shared, 0, count, rest);
+        for (int i = 0; i < count && !failed; ++i) {
+          if (!wanted(row + i)) continue;
+          ListedRow<T> list(mine, n);
+          list.list(group + i * n);
+          if (!finish(row + i, list)) failed = 1;
+        }
       }
-      threshold[row] = threshold_of(x + row * n, p, n, alpha);
-      if (!append_row(p, n, &parts[index], &sizes[row])) {
-        failed = 1;
-        break;
-      }
+      continue;
+    }
+    for (int64_t row = first; row < last && !failed; ++row) {
+      if (!wanted(row)) continue;
+      ListedRow<T> list(mine, n);
+      entmax_row(x + row * n, n, at.parameter_of(row), list, mine);
+      if (!finish(row, list)) failed = 1;
     }
   }
   return failed;
 }
 
+// The score above which entries of a row are in the support, from any of them: the largest.
+template <class T>
+double threshold_of(const T* x, const Nonzeros<T>& row, double alpha) {
+  if (alpha == 1) return -kInf<double>;
+  if (row.count == 0) return kInf<double>;
+  const int64_t best = std::max_element(row.values, row.values + row.count) - row.values;
+  const double score = x[row.indices[best]], a = alpha - 1;
+  if (!(alpha < 1e300)) return score;
+  return score - std::exp(a * std::log(static_cast<double>(row.values[best]))) / a;
+}
+
+template <class T>
+int entmax_sparse(const T* x, const Layout& at, int64_t* sizes, double* threshold,
+                  SparsePart<T>* parts, int n_parts) {
+  const auto all = [](int64_t) { return true; };
+  return for_nonzeros(x, at, n_parts, all,
+                      [&](int64_t row, double alpha, const Nonzeros<T>& nonzeros, int part) {
+                        threshold[row] = threshold_of(x + row * at.n, nonzeros, alpha);
+                        sizes[row] = nonzeros.count;
+                        return append_row(nonzeros, &parts[part]);
+                      });
+}
+
+// A row with a negative target is ignored. Without sizes, no nonzeros are kept.
+template <class T>
+int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, double* slope,
+                int64_t* sizes, SparsePart<T>* parts, int n_parts) {
+  const auto wanted = [&](int64_t row) {
+    if (target[row] >= 0) return true;
+    loss[row] = 0;
+    if (slope != nullptr) slope[row] = 0;
+    if (sizes != nullptr) sizes[row] = 0;
+    return false;
+  };
+  return for_nonzeros(
+      x, at, n_parts, wanted,
+      [&](int64_t row, double alpha, const Nonzeros<T>& nonzeros, int part) {
+        loss[row] = static_cast<T>(entmax_loss_row(x + row * at.n, nonzeros, target[row], alpha));
+        if (slope != nullptr) slope[row] = entmax_loss_slope(nonzeros, alpha);
+        if (sizes == nullptr) return true;
+        sizes[row] = nonzeros.count;
+        return append_row(nonzeros, &parts[part]);
+      });
+}
+
+// grad_x = grad (p - y), row by row, from the nonzeros of p.
+template <class T>
+void entmax_loss_backward(const T* grad, const int64_t* target, const int64_t* starts,
+                          const int32_t* indices, const T* values, T* grad_x, int64_t rows,
+                          int64_t n) {
+  ask_for_huge_pages(grad_x, rows * n * static_cast<int64_t>(sizeof(T)));
+  const int threads = threads_for(rows * n);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+  for (int64_t row = 0; row < rows; ++row) {
+    T* out = grad_x + row * n;
+    std::memset(out, 0, n * sizeof(T));
+    if (target[row] < 0) continue;
+    const T g = grad[row];
+    for (int64_t i = starts[row]; i < starts[row + 1]; ++i) out[indices[i]] = g * values[i];
+    out[target[row]] -= g;
+  }
+}
+
 template <class T>
 constexpr Kernels<T> kernels() {
   return {entmax_forward<T>, entmax_backward<T>, normmax_forward<T>, normmax_backward<T>,
-          budget_forward<T>, budget_backward<T>, entmax_sparse<T>};
+          budget_forward<T>, budget_backward<T>, entmax_sparse<T>,   entmax_loss<T>,
+          entmax_loss_backward<T>};
 }
 
 #define FENCHEL_NAME_(isa) #isa

@@ -23,7 +23,7 @@ struct Layout {
 // Nonzeros of consecutive rows, as one thread found them; a list in row order.
 template <class T>
 struct SparsePart {
-  int64_t* indices = nullptr;
+  int32_t* indices = nullptr;
   T* values = nullptr;
   int64_t count = 0, capacity = 0;
 };
@@ -38,6 +38,11 @@ struct Kernels {
   int (*budget_backward)(const T* p, const T* grad, T* grad_x, double* grad_k, const Layout&);
   int (*entmax_sparse)(const T* x, const Layout&, int64_t* sizes, double* threshold,
                        SparsePart<T>* parts, int n_parts);
+  int (*entmax_loss)(const T* x, const Layout&, const int64_t* target, T* loss, double* slope,
+                     int64_t* sizes, SparsePart<T>* parts, int n_parts);
+  void (*entmax_loss_backward)(const T* grad, const int64_t* target, const int64_t* starts,
+                               const int32_t* indices, const T* values, T* grad_x, int64_t rows,
+                               int64_t n);
 };
 
 struct Table {

@@ -1,0 +1,8 @@
+"""Losses in the place of ``F.cross_entropy``. One file a loss."""
+
+from fenchel.losses._entmax15_loss import entmax15_loss
+from fenchel.losses._entmax_loss import entmax_loss
+from fenchel.losses._fenchel_young import fenchel_young_loss
+from fenchel.losses._sparsemax_loss import sparsemax_loss
+
+__all__ = ["entmax15_loss", "entmax_loss", "fenchel_young_loss", "sparsemax_loss"]

@@ -1,0 +1,28 @@
+"""Convex functions Ω, each with its map, value, loss and margin. One file an Ω."""
+
+from fenchel.regularizers._base import Regularizer
+from fenchel.regularizers._gini import Gini
+from fenchel.regularizers._norm import Norm
+from fenchel.regularizers._registry import REGULARIZERS, as_regularizer
+from fenchel.regularizers._renyi import Renyi
+from fenchel.regularizers._scaled import Scaled
+from fenchel.regularizers._shannon import Shannon
+from fenchel.regularizers._squared import Squared
+from fenchel.regularizers._squared_norm import SquaredNorm
+from fenchel.regularizers._tsallis import Tsallis
+from fenchel.regularizers._zero import Zero
+
+__all__ = [
+    "REGULARIZERS",
+    "Gini",
+    "Norm",
+    "Regularizer",
+    "Renyi",
+    "Scaled",
+    "Shannon",
+    "Squared",
+    "SquaredNorm",
+    "Tsallis",
+    "Zero",
+    "as_regularizer",
+]

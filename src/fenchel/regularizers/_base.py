@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_mask, check_scores
+from fenchel.regularizers._envelope import envelope
+from fenchel.regularizers._target import (
+    IGNORED,
+    check_indices,
+    check_probabilities,
+    check_target,
+    is_index,
+    one_hot,
+)
+
+
+class Regularizer(ABC):
+    r"""A convex :math:`\Omega`, and the four things it brings.
+
+    ==================  ==========================================================================
+    ``predict(θ)``      the map :math:`\hat y_\Omega(\theta) = \arg\max_\mu \langle \theta, \mu
+                        \rangle - \Omega(\mu)`
+    ``conjugate(θ)``    the value :math:`\Omega^*(\theta)` of that maximum; its gradient is the map
+    ``loss(θ, y)``      :math:`L_\Omega(\theta; y) = \Omega^*(\theta) + \Omega(y) - \langle \theta,
+                        y \rangle`; its gradient is :math:`\hat y_\Omega(\theta) - y`
+    ``margin``          how far the right score must lead for the loss to be exactly 0
+    ==================  ==========================================================================
+
+    Calling the object gives :math:`\Omega(p)`; ``bregman(y, p)`` its Bregman divergence; ``gamma *
+    omega`` is :math:`\gamma \Omega`. Everything works along ``dim`` and returns one value a row;
+    :func:`fenchel.fenchel_young_loss` adds weights, ignored rows, costs and reductions.
+
+    A new one overrides ``_omega``, ``_gradient``, ``_predict`` and ``margin``: all four see float32
+    or float64 tensors whose last axis is the one to work on.
+    """
+
+    # ------------------------------------------------------------------ what a new Ω brings
+
+    @property
+    @abstractmethod
+    def margin(self) -> float:
+        """The smallest lead of the right score at which the loss is 0; ∞ if there is none."""
+
+    @abstractmethod
+    def _omega(self, p: Tensor) -> Tensor:
+        """Ω, shape (*rows)."""
+
+    @abstractmethod
+    def _gradient(self, p: Tensor) -> Tensor:
+        """A (sub)gradient of Ω, up to a constant a row, shape (*rows, n)."""
+
+    @abstractmethod
+    def _predict(self, scores: Tensor) -> Tensor:
+        """The map, differentiable, shape (*rows, n)."""
+
+    @property
+    def _parameter(self) -> Tensor | None:
+        """The tensor that Ω depends on, if there is one, in the rank of the scores."""
+        return None
+
+    def _slope(self, p: Tensor) -> Tensor:
+        """The derivative of Ω in its parameter at fixed p, shape (*rows, 1)."""
+        raise NotImplementedError
+
+    def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
+        """The value of the loss at p = predict(scores), shape (*rows); no graph is wanted."""
+        scores, p, target = (_wide(x) for x in (scores, p, target))
+        gap = (p - target) * (scores - finite_top(scores))
+        # An entry without mass on either side says nothing, not even -inf.
+        gap = torch.where((p == 0) & (target == 0), 0.0, gap)
+        value = gap.sum(-1) + self._omega(target) - self._omega(p)
+        return torch.where(value < 0, 0.0, value)  # rounding; a NaN stays
+
+    # ------------------------------------------------------------------ what users call
+
+    def __call__(self, p: Tensor, dim: int = -1) -> Tensor:
+        """Ω(p) along ``dim``, for ``p`` in its domain (not checked)."""
+        omega, p, dtype = self._on_rows(self._named(), p, dim)
+        return omega._omega(p).to(dtype)
+
+    def predict(self, scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+        """The regularized argmax of ``scores`` along ``dim``.
+
+        Args:
+            scores: any shape, floating dtype; ``-inf`` is a mask.
+            dim: axis of the classes.
+            mask: broadcastable boolean, True where an entry may receive mass.
+        """
+        name = self._named("predict")
+        at = check_scores(name, scores, dim)
+        if mask is not None:
+            check_mask(name, mask, scores)
+            scores = scores.masked_fill(~mask, -math.inf)
+        omega, rows, dtype = self._on_rows(name, scores, at)
+        return omega._predict(rows).to(dtype).movedim(-1, at)
+
+    def conjugate(self, scores: Tensor, dim: int = -1) -> Tensor:
+        """Ω*(scores), the value of the regularized maximum along ``dim``; -inf if all is masked."""
+        omega, scores, dtype = self._on_rows(self._named("conjugate"), scores, dim)
+        return omega._conjugate(scores).to(dtype)
+
+    def loss(self, scores: Tensor, target: Tensor, dim: int = -1) -> Tensor:
+        """The Fenchel-Young loss of each row.
+
+        Args:
+            scores: any shape, floating dtype; ``-inf`` is a mask.
+            target: class indices (int64, the shape of ``scores`` without ``dim``) or
+                probabilities (floating, the shape of ``scores``). Values are checked on the CPU.
+            dim: axis of the classes.
+        """
+        name = self._named("loss")
+        at = check_scores(name, scores, dim)
+        target = check_target(name, target, scores, at)
+        if is_index(target):
+            check_indices(name, target, scores.shape[at])
+        else:
+            target = target.movedim(at, -1)
+            self._check_values(name, target)
+        omega, scores, dtype = self._on_rows(name, scores, at)
+        return omega._loss(scores, target).to(dtype)
+
+    def bregman(self, y: Tensor, p: Tensor, dim: int = -1) -> Tensor:
+        r"""The Bregman divergence :math:`\Omega(y) - \Omega(p) - \langle \nabla\Omega(p), y - p
+        \rangle` along ``dim``: the loss at a dual pair :math:`\theta = \nabla\Omega(p)`."""
+        name = self._named("bregman")
+        omega, y, dtype = self._on_rows(name, y, dim)
+        _, p, _ = self._on_rows(name, p, dim)
+        if y.shape != p.shape:
+            raise FenchelError(
+                f"{name}: expected `y` and `p` of one shape, but got {tuple(y.shape)} and "
+                f"{tuple(p.shape)} with the classes last."
+            )
+        return omega._bregman(y, p).to(dtype)
+
+    def __mul__(self, gamma: float) -> Regularizer:
+        from fenchel.regularizers._scaled import Scaled
+
+        return Scaled(self, gamma)
+
+    __rmul__ = __mul__
+
+    @abstractmethod
+    def __repr__(self) -> str: ...
+
+    # ------------------------------------------------------------------ the same for all
+
+    def _aligned(self, name: str, scores: Tensor, dim: int) -> Regularizer:
+        """This Ω for rows along the last axis, that of a tensor parameter moved there too."""
+        return self
+
+    def _check_values(self, name: str, target: Tensor) -> None:
+        """Check that a target is in the domain of Ω."""
+        check_probabilities(name, target)
+
+    def _on_rows(self, name: str, x: Any, dim: int) -> tuple[Regularizer, Tensor, torch.dtype]:
+        """Ω and checked ``x`` with ``dim`` last, half precision as float32, and x's dtype."""
+        at = check_scores(name, x, dim)
+        omega, dtype = self._aligned(name, x, at), x.dtype
+        return omega, (x.float() if dtype.itemsize == 2 else x).movedim(at, -1), dtype
+
+    def _conjugate(self, scores: Tensor) -> Tensor:
+        p = self._predict(scores)
+        value = self._conjugate_value(scores.detach(), p.detach())
+        slope = None if self._parameter is None else -self._slope(p)
+        return envelope(value.to(scores.dtype), scores, p, self._parameter, slope)
+
+    def _conjugate_value(self, scores: Tensor, p: Tensor) -> Tensor:
+        top = finite_top(scores)
+        depth = torch.where(p == 0, 0.0, p * (scores - top)).sum(-1)
+        value = top.squeeze(-1) + depth - self._omega(p)
+        return torch.where(scores.amax(-1) == -math.inf, -math.inf, value)
+
+    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        """The loss of rows (*rows, n), with classes as (*rows) or probabilities (*rows, n).
+
+        A row of class ``IGNORED`` has the loss and the gradient 0, whatever its scores are.
+        """
+        if is_index(target):
+            ignored = target == IGNORED
+            scores = scores.masked_fill(ignored.unsqueeze(-1), 0.0)
+            rows = self._loss_of_distribution(scores, one_hot(target, scores))
+            return rows.masked_fill(ignored, 0.0)
+        return self._loss_of_distribution(scores, target.to(scores.dtype))
+
+    def _loss_of_distribution(self, scores: Tensor, target: Tensor) -> Tensor:
+        if target.requires_grad:  # then Ω(y) - <θ, y> counts as a function of y too
+            known = torch.where(target == 0, 0.0, scores)
+            return self._conjugate(scores) + self._omega(target) - (target * known).sum(-1)
+        p = self._predict(scores)
+        value = self._divergence(scores.detach(), p.detach(), target)
+        slope = None if self._parameter is None else self._slope(target) - self._slope(p)
+        return envelope(value.to(scores.dtype), scores, p - target, self._parameter, slope)
+
+    def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
+        linear = torch.where(y == p, 0.0, self._gradient(p) * (y - p)).sum(-1)
+        return self._omega(y) - self._omega(p) - linear
+
+    def _named(self, method: str = "") -> str:
+        return f"{type(self).__name__}.{method}".rstrip(".")
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.device.type == "mps" else x.double()
+
+
+def finite_top(scores: Tensor) -> Tensor:
+    """The maximum of each row, 0 in a fully masked one: -inf minus -inf would be NaN."""
+    top = scores.amax(-1, keepdim=True)
+    return torch.where(top == -math.inf, 0.0, top)

@@ -1,0 +1,100 @@
+r"""The envelope theorem as a torch function.
+
+A maximum over :math:`p`, :math:`v(\theta) = \max_p f(\theta, p)`, has the gradient
+:math:`\partial_\theta f` at the maximiser (Danskin): the maximiser itself need not be
+differentiated. For a second derivative it must be, and :math:`\partial_\theta f` then carries the
+graph of the maximiser along.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def envelope(
+    value: Tensor,
+    scores: Tensor,
+    residual: Tensor,
+    parameter: Tensor | None = None,
+    slope: Tensor | None = None,
+) -> Tensor:
+    """``value``, made a function of ``scores`` with the gradient ``residual``.
+
+    Args:
+        value: one number a row, shape (*rows), without a graph.
+        scores: shape (*rows, n).
+        residual: the derivative of value in scores, with its own graph.
+        parameter: broadcasts to (*rows, 1).
+        slope: the derivative of value in parameter, shape (*rows, 1), with its own graph.
+    """
+    if torch.compiler.is_compiling():
+        return _Envelope.apply(value, scores, residual, parameter, slope)
+    transformed = torch._C._are_functorch_transforms_active()
+    if not transformed and forward_ad._current_level < 0:
+        wanted = scores.requires_grad or (parameter is not None and parameter.requires_grad)
+        if not (wanted and torch.is_grad_enabled()):
+            return value
+    return _TransformableEnvelope.apply(value, scores, residual, parameter, slope)
+
+
+class _Envelope(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        value: Tensor,
+        scores: Tensor,
+        residual: Tensor,
+        parameter: Tensor | None,
+        slope: Tensor | None,
+    ) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, _, residual, parameter, slope = inputs
+        ctx.shape = None if parameter is None else parameter.shape
+        saved = (residual,) if slope is None else (residual, slope)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        residual, *slopes = ctx.saved_tensors
+        grad = grad.unsqueeze(-1)
+        for_scores = grad * residual if ctx.needs_input_grad[1] else None
+        for_parameter = None
+        if slopes and ctx.needs_input_grad[3]:
+            for_parameter = (grad * slopes[0]).sum_to_size(ctx.shape)
+        return None, for_scores, None, for_parameter, None
+
+
+class _TransformableEnvelope(_Envelope):
+    # Apart, because torch.compile traces only a Function that has no jvp and no vmap of its own.
+    @staticmethod
+    def jvp(ctx: Any, _: Any, scores: Any, __: Any, parameter: Any, ___: Any) -> Tensor:
+        residual, *slopes = ctx.saved_tensors
+        tangent = torch.zeros_like(residual[..., 0])
+        if scores is not None:
+            tangent = (residual * scores).sum(-1)
+        if slopes and parameter is not None:
+            tangent = tangent + (slopes[0] * parameter).squeeze(-1)
+        return tangent
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Tensor | None) -> tuple[Tensor, int]:
+        residual, at = inputs[2], in_dims[2]
+        assert residual is not None
+        rank = residual.dim() - (at is not None)
+        batched: list[Tensor | None] = []
+        for position, (x, at) in enumerate(zip(inputs, in_dims, strict=True)):
+            if x is None:
+                batched.append(None)
+                continue
+            wanted = rank - 1 if position == 0 else rank
+            x = x.unsqueeze(0) if at is None else x.movedim(at, 0)
+            x = x.reshape(x.shape[:1] + (1,) * (wanted + 1 - x.dim()) + tuple(x.shape[1:]))
+            batched.append(x.expand(info.batch_size, *x.shape[1:]))
+        return _TransformableEnvelope.apply(*batched), 0

@@ -1,0 +1,109 @@
+"""Targets: class indices or probabilities, checked once, in one voice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+
+#: The class of a row that does not count: no number that a user would write.
+IGNORED = -(2**63)
+
+_INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def is_index(target: Tensor) -> bool:
+    """Whether a checked target holds class indices (else probabilities)."""
+    return not target.is_floating_point()
+
+
+def check_target(name: str, target: Any, scores: Tensor, dim: int) -> Tensor:
+    """Check type, shape and device of a target; class indices come back as int64."""
+    if not isinstance(target, Tensor):
+        raise FenchelError(
+            f"{name}: expected `target` to be a torch.Tensor, but got {type(target).__name__}."
+        )
+    if target.dtype not in _INDICES and not target.is_floating_point():
+        raise FenchelError(
+            f"{name}: expected `target` of class indices (int64) or probabilities (floating), but "
+            f"got {target.dtype}."
+        )
+    if target.device != scores.device:
+        raise FenchelError(
+            f"{name}: expected `target` on the device of `scores` ({scores.device}), but it is on "
+            f"{target.device}."
+        )
+    rows = scores.shape[:dim] + scores.shape[dim + 1 :]
+    if target.is_floating_point():
+        if target.shape != scores.shape:
+            raise FenchelError(
+                f"{name}: expected a floating `target` (probabilities) of the shape of `scores` "
+                f"{tuple(scores.shape)}, but got {tuple(target.shape)}; class indices must be "
+                "int64."
+            )
+        return target
+    if target.shape != rows:
+        raise FenchelError(
+            f"{name}: expected `target` of class indices of shape {tuple(rows)} (`scores` of shape "
+            f"{tuple(scores.shape)} without dim {dim}), but got {tuple(target.shape)}."
+        )
+    return target.long()
+
+
+def check_indices(name: str, target: Tensor, n: int) -> None:
+    """Check the range of class indices where that is cheap: on the CPU."""
+    if not is_readable(target) or target.numel() == 0:
+        return
+    low, high = (int(value) for value in target.aminmax())
+    if low == IGNORED:
+        low = int(torch.where(target == IGNORED, 0, target).amin())
+    if low < 0 or high >= n:
+        raise FenchelError(
+            f"{name}: expected class indices in [0, {n - 1}] in `target`, but got "
+            f"{low if low < 0 else high}."
+        )
+
+
+def check_probabilities(name: str, target: Tensor) -> None:
+    """Check, on the CPU, that targets along the last axis are distributions."""
+    if not is_readable(target) or target.numel() == 0:
+        return
+    values = target.detach()
+    lowest = float(values.amin())
+    if lowest < 0:
+        raise FenchelError(
+            f"{name}: expected probabilities in `target`, but one of them is {lowest:g}."
+        )
+    totals = values.sum(-1, dtype=torch.float64).flatten()
+    coarse = torch.finfo(target.dtype).eps * 4 if target.dtype.itemsize == 2 else 1e-3
+    wrong = ~((totals - 1).abs() <= coarse)
+    if bool(wrong.any()):
+        row = int(wrong.long().argmax())
+        raise FenchelError(
+            f"{name}: expected probabilities that sum to 1 along the class axis of `target`, but "
+            f"row {row} sums to {float(totals[row]):g}; divide by the sum."
+        )
+
+
+def one_hot(target: Tensor, like: Tensor) -> Tensor:
+    """Class indices as vectors along a last axis, in the dtype of ``like`` (*rows, n).
+
+    An ignored row is that of class 0; another wrong index is torch's to refuse.
+    """
+    known = torch.where(target == IGNORED, 0, target).unsqueeze(-1)
+    return torch.zeros_like(like).scatter(-1, known, 1.0)
+
+
+def is_readable(target: Tensor) -> bool:
+    """Whether reading values costs no wait for a device and no graph break."""
+    return (
+        target.device.type == "cpu"
+        and type(target) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._get_tracing_state() is None
+    )

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from fenchel._checks import check_number, check_parameter
+from fenchel.maps import entmax
+from fenchel.regularizers._base import Regularizer
+from fenchel.regularizers._target import is_index
+from fenchel.regularizers._tsallis_curve import divergence, log_a, omega, slope
+from fenchel.regularizers._tsallis_loss import native_loss, native_serves
+
+
+class Tsallis(Regularizer):
+    r"""The Tsallis entropies: entmax, its losses, and all between softmax and argmax.
+
+    .. math:: \Omega_\alpha(p) = \frac{1}{\alpha(\alpha - 1)} \sum_i (p_i^\alpha - p_i)
+        \quad (\alpha > 1), \qquad \Omega_1(p) = \sum_i p_i \log p_i, \qquad \Omega_\infty = 0
+
+    The map is :func:`fenchel.entmax`, the margin :math:`1/(\alpha - 1)`.
+
+    Args:
+        alpha: a number in [1, ∞], or a tensor that broadcasts against the scores with size 1 along
+            ``dim``: per row, per head, learnable. A tensor's values are not checked.
+
+    Example:
+        >>> omega = fy.Tsallis(1.5)
+        >>> scores = torch.tensor([2.5, 0.5, 0.0])
+        >>> omega.predict(scores), omega.margin
+        (tensor([1., 0., 0.]), 2.0)
+        >>> omega.loss(scores, torch.tensor(0)), omega.loss(scores, torch.tensor(1))
+        (tensor(0.), tensor(2.))
+
+    References:
+        Blondel, Martins & Niculae. Learning with Fenchel-Young Losses. JMLR 2020.
+        Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
+    """
+
+    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+        self.alpha = alpha
+        if not isinstance(alpha, Tensor):
+            self.alpha = check_number("Tsallis", "alpha", alpha, 1.0, _MEANING)
+
+    @property
+    def margin(self) -> float:
+        """1/(alpha - 1): ∞ for Shannon. A tensor's is that of its smallest alpha."""
+        alpha = float(self.alpha.min()) if isinstance(self.alpha, Tensor) else self.alpha
+        return math.inf if alpha == 1 else 1 / (alpha - 1)
+
+    @property
+    def _parameter(self) -> Tensor | None:
+        return self.alpha if isinstance(self.alpha, Tensor) else None
+
+    def _aligned(self, name: str, scores: Tensor, dim: int) -> Regularizer:
+        if not isinstance(self.alpha, Tensor):
+            return self
+        alpha = check_parameter(name, "alpha", self.alpha, scores, dim, 1.0, _MEANING)
+        assert isinstance(alpha, Tensor)
+        return Tsallis(alpha.to(scores.device).movedim(dim, -1))
+
+    def _omega(self, p: Tensor) -> Tensor:
+        return omega(p, self.alpha)
+
+    def _gradient(self, p: Tensor) -> Tensor:
+        return log_a(p, self.alpha)
+
+    def _slope(self, p: Tensor) -> Tensor:
+        return slope(p, self.alpha)
+
+    def _predict(self, scores: Tensor) -> Tensor:
+        return entmax(scores, self.alpha)
+
+    def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
+        return divergence(target, p, self.alpha, scores)
+
+    def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
+        return divergence(y, p, self.alpha)
+
+    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        if is_index(target) and native_serves(scores, self.alpha):
+            return native_loss(scores, target, self.alpha)
+        return super()._loss(scores, target)
+
+    def __repr__(self) -> str:
+        alpha = self.alpha
+        written = f"{alpha:g}" if not isinstance(alpha, Tensor) else f"<{tuple(alpha.shape)}>"
+        return f"Tsallis(alpha={written})"
+
+
+_MEANING = "(1 is Shannon's entropy, 2 is Gini's)"

@@ -1,0 +1,103 @@
+r"""Tsallis's entropy and its divergence, entry by entry, to the last digit.
+
+Let :math:`a = \alpha - 1` and :math:`\log_a p = (p^a - 1)/a`, which is :math:`\log p` at
+:math:`a = 0` and :math:`-1/a` at :math:`p = 0`. Then :math:`\nabla_i \Omega(p) = \log_a p_i +
+1/\alpha`, and the Bregman divergence is a sum of non-negative terms,
+
+.. math:: d(q, p) = \frac{p^\alpha - q^\alpha}{\alpha} + q (\log_a q - \log_a p).
+
+The loss is the same sum with :math:`\log_a p_i` continued below 0: by optimality it is
+:math:`\theta_i` up to a constant on the support, and :math:`\theta_i` minus that constant off it.
+Close to :math:`p = q` all of :math:`d` cancels; with :math:`\ell = \log(p/q)`,
+
+.. math:: d(q, p) = q^\alpha \ell^2 \left( \alpha R(\alpha \ell) - a R(a \ell) \right),
+    \qquad R(y) = (e^y - 1 - y) / y^2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fenchel._special import expm1_over, expm1_over_slope, second_remainder
+
+Parameter = float | Tensor
+_LARGE = 1e15  # from here on alpha is as good as infinite, and its products are still finite
+
+
+def log_a(p: Tensor, alpha: Parameter) -> Tensor:
+    """(p^a - 1) / a."""
+    a = _excess(alpha)
+    if not isinstance(a, Tensor) and a == 0:
+        return p.log()
+    inside = p != 0
+    logs = torch.where(inside, p, 1.0).log()
+    return torch.where(inside, logs * expm1_over(a * logs), -1.0 / a)
+
+
+def omega(p: Tensor, alpha: Parameter) -> Tensor:
+    """Tsallis's negative entropy along the last axis."""
+    if not isinstance(alpha, Tensor):
+        if alpha == 1:
+            return torch.xlogy(p, p).sum(-1)
+        if alpha == math.inf:
+            return (p - p).sum(-1)
+        return (p * log_a(p, alpha)).sum(-1) / alpha
+    return (p * log_a(p, alpha) / _finite(alpha)).sum(-1)
+
+
+def slope(p: Tensor, alpha: Parameter) -> Tensor:
+    """The derivative of omega in alpha at fixed p, shape (*rows, 1)."""
+    alpha = _finite(alpha)
+    a = alpha - 1
+    logs = torch.where(p != 0, p, 1.0).log()
+    first = p * logs * expm1_over(a * logs)
+    second = p * logs * logs * expm1_over_slope(a * logs)
+    return (second / alpha - first / (alpha * alpha)).sum(-1, keepdim=True)
+
+
+def divergence(q: Tensor, p: Tensor, alpha: Parameter, scores: Tensor | None = None) -> Tensor:
+    """The Bregman divergence from p to q; with ``scores`` the loss, p being their map."""
+    levels = log_a(p, alpha)
+    if scores is not None:
+        best = p.argmax(-1, keepdim=True)
+        below = scores - scores.gather(-1, best) + levels.gather(-1, best)
+        below = torch.where(scores == -math.inf, -math.inf, below)
+        levels = torch.where(p == 0, below, levels)
+    if not isinstance(alpha, Tensor) and alpha == math.inf:
+        return torch.where(q == 0, p - p, -q * levels).sum(-1)
+    alpha = _finite(alpha)
+    far = (_power(p, alpha) - _power(q, alpha)) / alpha
+    far = far + torch.where(q == 0, 0.0, q * (log_a(q, alpha) - levels))
+    both = (p > 0) & (q > 0)
+    ratio = torch.where(both, p / torch.where(both, q, 1.0), 1.0).log()
+    close = both & (ratio.abs() * alpha < 0.5)
+    ratio = torch.where(close, ratio, 0.0)
+    curve = alpha * second_remainder(alpha * ratio)
+    curve = curve - (alpha - 1) * second_remainder((alpha - 1) * ratio)
+    near = _power(q, alpha) * ratio * ratio * curve
+    terms = torch.where(close, near, far)
+    return torch.where(terms < 0, 0.0, terms).sum(-1)  # rounding; a NaN stays
+
+
+def _power(p: Tensor, alpha: Parameter) -> Tensor:
+    if not isinstance(alpha, Tensor):
+        if alpha == 1:
+            return p
+        if alpha == 1.5:
+            return p * p.sqrt()
+    return p.pow(alpha)
+
+
+def _finite(alpha: Parameter) -> Parameter:
+    return alpha.clamp(max=_LARGE) if isinstance(alpha, Tensor) else min(alpha, _LARGE)
+
+
+def _excess(alpha: Parameter) -> Parameter:
+    """alpha - 1, never 0 in a tensor: -1/a then is -1e30, and 0 times it is 0."""
+    if not isinstance(alpha, Tensor):
+        return _finite(alpha) - 1
+    a = alpha.clamp(max=_LARGE) - 1
+    return torch.where(a == 0, a + 1e-30, a)

@@ -1,0 +1,96 @@
+"""The loss of entmax on the native core: it keeps the nonzeros of p, and nothing of size n."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fenchel import kernels
+from fenchel.kernels import _native_nonzeros
+from fenchel.maps import entmax
+from fenchel.regularizers._target import IGNORED, one_hot
+from fenchel.regularizers._tsallis_curve import slope
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+Parameter = float | Tensor
+
+
+def native_serves(scores: Tensor, alpha: Parameter) -> bool:
+    """Whether these are plain CPU tensors in plain eager mode."""
+    tensors = (scores, alpha) if isinstance(alpha, Tensor) else (scores,)
+    return (
+        not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._get_tracing_state() is None
+        and all(type(x) in _PLAIN and not x.is_meta for x in tensors)
+        and kernels.choose_backend(scores) == "native"
+    )
+
+
+def native_loss(scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
+    """Losses of rows along the last axis; a negative class is ignored."""
+    learned = isinstance(alpha, Tensor) and alpha.requires_grad
+    if torch.is_grad_enabled() and (scores.requires_grad or learned):
+        return _NativeLoss.apply(scores, target, alpha)
+    return _native_nonzeros.entmax_loss_value(scores, alpha, target)
+
+
+class _NativeLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
+        with_slope = isinstance(alpha, Tensor) and ctx.needs_input_grad[2]
+        loss, slope, starts, indices, values = _native_nonzeros.entmax_loss(
+            scores, alpha, target, with_slope
+        )
+        ctx.number = None if isinstance(alpha, Tensor) else alpha
+        optional = [x for x in (slope, alpha) if isinstance(x, Tensor)]
+        ctx.with_slope = with_slope
+        # The scores cost no memory, being alive already: they are for a second derivative.
+        ctx.save_for_backward(scores, target, starts, indices, values, *optional)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scores, target, starts, indices, values, *optional = ctx.saved_tensors
+        alpha = optional[-1] if ctx.number is None else ctx.number
+        if torch.is_grad_enabled() or not _is_plain(grad):
+            return _differentiable_gradients(grad, scores, target, alpha, ctx.with_slope)
+        for_scores = for_alpha = None
+        if ctx.needs_input_grad[0]:
+            n = scores.shape[-1]
+            for_scores = _native_nonzeros.entmax_loss_backward(
+                grad, target, starts, indices, values, n
+            )
+        if ctx.with_slope:
+            for_alpha = (grad.unsqueeze(-1) * optional[0]).sum_to_size(alpha.shape)
+        return for_scores, None, for_alpha
+
+
+def _is_plain(grad: Tensor) -> bool:
+    """Whether the core can read a gradient: no batch of them (is_grads_batched), no subclass."""
+    return (
+        type(grad) in _PLAIN
+        and not torch._C._functorch.is_legacy_batchedtensor(grad)
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and forward_ad._current_level < 0
+    )
+
+
+def _differentiable_gradients(
+    grad: Tensor, scores: Tensor, target: Tensor, alpha: Parameter, with_slope: bool
+) -> tuple[Tensor, None, Tensor | None]:
+    """The gradients as functions of scores and alpha: a second derivative may follow."""
+    ignored = (target == IGNORED).unsqueeze(-1)
+    p = entmax(scores.masked_fill(ignored, 0.0), alpha)
+    residual = (p - one_hot(target, p)).masked_fill(ignored, 0.0)
+    for_alpha = None
+    if with_slope and isinstance(alpha, Tensor):
+        change = slope(p, alpha).masked_fill(ignored, 0.0)
+        for_alpha = -(grad.unsqueeze(-1) * change).sum_to_size(alpha.shape)
+    return grad.unsqueeze(-1) * residual, None, for_alpha
