@@ -1,8 +1,17 @@
 """Losses in the place of ``F.cross_entropy``. One file a loss."""
 
+from fenchel.losses._cross_entropy_shape import check_index, check_reduction, check_smoothing
 from fenchel.losses._entmax15_loss import entmax15_loss
 from fenchel.losses._entmax_loss import entmax_loss
 from fenchel.losses._fenchel_young import fenchel_young_loss
 from fenchel.losses._sparsemax_loss import sparsemax_loss
 
-__all__ = ["entmax15_loss", "entmax_loss", "fenchel_young_loss", "sparsemax_loss"]
+__all__ = [
+    "check_index",
+    "check_reduction",
+    "check_smoothing",
+    "entmax15_loss",
+    "entmax_loss",
+    "fenchel_young_loss",
+    "sparsemax_loss",
+]

@@ -1,10 +1,25 @@
-"""The maps as modules. One file a module, of the name of its map."""
+"""The maps and losses as modules. One file a module, of the name of its function."""
 
 from fenchel.nn._budget import Budget
 from fenchel.nn._entmax import Entmax
 from fenchel.nn._entmax15 import Entmax15
+from fenchel.nn._entmax15_loss import Entmax15Loss
+from fenchel.nn._entmax_loss import EntmaxLoss
+from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
 from fenchel.nn._normmax import Normmax
 from fenchel.nn._softmax import Softmax
 from fenchel.nn._sparsemax import Sparsemax
+from fenchel.nn._sparsemax_loss import SparsemaxLoss
 
-__all__ = ["Budget", "Entmax", "Entmax15", "Normmax", "Softmax", "Sparsemax"]
+__all__ = [
+    "Budget",
+    "Entmax",
+    "Entmax15",
+    "Entmax15Loss",
+    "EntmaxLoss",
+    "FenchelYoungLoss",
+    "Normmax",
+    "Softmax",
+    "Sparsemax",
+    "SparsemaxLoss",
+]

@@ -29,12 +29,16 @@ _LARGE = 1e15  # from here on alpha is as good as infinite, and its products are
 
 def log_a(p: Tensor, alpha: Parameter) -> Tensor:
     """(p^a - 1) / a."""
+    if not isinstance(alpha, Tensor):
+        if alpha == 1:
+            return p.log()
+        if alpha == math.inf:
+            return p - p
     a = _excess(alpha)
-    if not isinstance(a, Tensor) and a == 0:
-        return p.log()
     inside = p != 0
     logs = torch.where(inside, p, 1.0).log()
-    return torch.where(inside, logs * expm1_over(a * logs), -1.0 / a)
+    value = torch.where(inside, logs * expm1_over(a * logs), -1.0 / a)
+    return torch.where(alpha == math.inf, 0.0, value) if isinstance(alpha, Tensor) else value
 
 
 def omega(p: Tensor, alpha: Parameter) -> Tensor:
