@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import interleave, machine
+from benchmarks.timing import geometric_mean, interleave, machine
 
 SHAPES = [(25600, 50), (1024, 1024), (512, 32000), (64, 128256)]
 SCALES = [0.1, 1.0, 3.0]
@@ -131,10 +130,6 @@ def call_overhead() -> dict[str, float]:
         "torch.softmax training": training(lambda t: torch.softmax(t, -1), x, torch.randn(64, 32)),
     }
     return {name: 1e6 * value for name, value in interleave(work, 1.0).items()}
-
-
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def markdown(rows: list[dict], overhead: dict[str, float]) -> str:

@@ -65,9 +65,11 @@ html_show_sphinx = False
 
 def draw_figures(app: Sphinx) -> None:
     """The pictures come from the same code as those of ``make demo``."""
+    import plot_losses
     import plot_maps
 
-    plot_maps.draw_all(HERE / "_static" / "figures")
+    for gallery in (plot_maps, plot_losses):
+        gallery.draw_all(HERE / "_static" / "figures")
 
 
 def keep_sentences(
