@@ -128,7 +128,9 @@ def markdown(rows: list[dict]) -> str:
         for alpha in ALPHAS:
             here = [r for r in training_rows if r["shape"] == shape and r["alpha"] == alpha]
             cell = " / ".join(f"{row['ratio']:.2f}" for row in here)
-            faster = [r["times_faster_than_entmax"] for r in here if "times_faster_than_entmax" in r]
+            faster = [
+                r["times_faster_than_entmax"] for r in here if "times_faster_than_entmax" in r
+            ]
             cells.append(cell + "".join(f" ({value:.0f}×)" for value in faster))
         lines.append(f"| {shape[0]}×{shape[1]} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])

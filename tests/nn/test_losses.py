@@ -88,7 +88,10 @@ def test_learned_alpha():
             fy.nn.EntmaxLoss(1.25, True, ignore_index=0),
             "EntmaxLoss(alpha=1.25, ignore_index=0, learnable=True, shape=(), low=1.0, high=2.0)",
         ),
-        (fy.nn.SparsemaxLoss(reduction="sum", cost=1.0), "SparsemaxLoss(reduction='sum', cost=1.0)"),
+        (
+            fy.nn.SparsemaxLoss(reduction="sum", cost=1.0),
+            "SparsemaxLoss(reduction='sum', cost=1.0)",
+        ),
         (fy.nn.Entmax15Loss(weight=torch.ones(3)), "Entmax15Loss(weight=<(3,)>)"),
         (fy.nn.FenchelYoungLoss("gini", dim=-1), "FenchelYoungLoss(Gini(), dim=-1)"),
     ],
@@ -102,10 +105,19 @@ def test_repr(module, text):
     ("make", "said"),
     [
         (lambda: fy.nn.EntmaxLoss(0.5), "nn.EntmaxLoss: `alpha` must be at least 1"),
-        (lambda: fy.nn.EntmaxLoss(weight=[1.0]), "nn.EntmaxLoss: expected `weight` to be a torch.T"),
+        (
+            lambda: fy.nn.EntmaxLoss(weight=[1.0]),
+            "nn.EntmaxLoss: expected `weight` to be a torch.T",
+        ),
         (lambda: fy.nn.SparsemaxLoss(reduction="x"), "nn.SparsemaxLoss: expected `reduction`"),
-        (lambda: fy.nn.SparsemaxLoss(label_smoothing=2), "nn.SparsemaxLoss: `label_smoothing` must"),
-        (lambda: fy.nn.Entmax15Loss(ignore_index="pad"), "nn.Entmax15Loss: expected `ignore_index`"),
+        (
+            lambda: fy.nn.SparsemaxLoss(label_smoothing=2),
+            "nn.SparsemaxLoss: `label_smoothing` must",
+        ),
+        (
+            lambda: fy.nn.Entmax15Loss(ignore_index="pad"),
+            "nn.Entmax15Loss: expected `ignore_index`",
+        ),
         (lambda: fy.nn.Entmax15Loss(dim=1.0), "nn.Entmax15Loss: expected `dim` to be an int"),
         (lambda: fy.nn.Entmax15Loss(cost=-1.0), "nn.Entmax15Loss: `cost` must be at least 0"),
         (lambda: fy.nn.FenchelYoungLoss("giny"), "nn.FenchelYoungLoss: expected `omega` to be one"),

@@ -29,7 +29,7 @@ if LIBRARY is not None:
         for _name, _arguments in {
             "entmax_sparse": _ROWS + [c_void_p] * 4,
             "entmax_loss": _ROWS + [c_void_p] * 6,
-            "entmax_loss_backward": [c_void_p] * 6 + [c_int64] * 2,
+            "list_to_dense": [c_void_p] * 5 + [c_int64] * 2,
             "sparse_take": [c_void_p] * 3,
             "sparse_take32": [c_void_p] * 3,
         }.items():
@@ -64,7 +64,8 @@ def entmax_loss(x: Tensor, alpha: Parameter, target: Tensor, with_slope: bool) -
     """Losses along the last axis and what their gradient needs.
 
     Returns losses, slopes (derivatives in alpha, if asked), starts, indices (int32) and values: the
-    nonzeros of row i are those from starts[i] to starts[i + 1]. A negative target is ignored.
+    nonzeros of p - y of row i are those from starts[i] to starts[i + 1]. A negative target is
+    ignored.
     """
     x, target = readable(x), target.contiguous()
     sizes, starts = _counts(x)
@@ -79,23 +80,20 @@ def entmax_loss_value(x: Tensor, alpha: Parameter, target: Tensor) -> Tensor:
     return _run_loss(readable(x), alpha, target.contiguous(), False, None, None, None)[0]
 
 
-def entmax_loss_backward(
-    grad: Tensor, target: Tensor, starts: Tensor, indices: Tensor, values: Tensor, n: int
-) -> Tensor:
-    """The gradient in the scores, dense, from one number a row."""
-    grad, target = readable(grad), target.contiguous()
-    grad_x = torch.empty((*target.shape, n), dtype=grad.dtype)
-    _functions["entmax_loss_backward", grad.dtype](
-        grad.data_ptr(),
-        target.data_ptr(),
+def list_to_dense(scale: Tensor, starts: Tensor, indices: Tensor, values: Tensor, n: int) -> Tensor:
+    """Listed rows, each times its own ``scale``, as a dense tensor (*scale.shape, n)."""
+    scale = readable(scale)
+    out = torch.empty((*scale.shape, n), dtype=scale.dtype)
+    _functions["list_to_dense", scale.dtype](
+        scale.data_ptr(),
         starts.data_ptr(),
         indices.data_ptr(),
         values.data_ptr(),
-        grad_x.data_ptr(),
-        target.numel(),
+        out.data_ptr(),
+        scale.numel(),
         n,
     )
-    return grad_x
+    return out
 
 
 def _run_loss(

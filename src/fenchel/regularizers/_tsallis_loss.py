@@ -1,4 +1,4 @@
-"""The loss of entmax on the native core: it keeps the nonzeros of p, and nothing of size n."""
+"""The loss of entmax on the native core: it keeps the nonzeros of p - y, nothing of size n."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ class _NativeLoss(torch.autograd.Function):
         for_scores = for_alpha = None
         if ctx.needs_input_grad[0]:
             n = scores.shape[-1]
-            for_scores = _native_nonzeros.entmax_loss_backward(
-                grad, target, starts, indices, values, n
-            )
+            for_scores = _native_nonzeros.list_to_dense(grad, starts, indices, values, n)
         if ctx.with_slope:
             for_alpha = (grad.unsqueeze(-1) * optional[0]).sum_to_size(alpha.shape)
         return for_scores, None, for_alpha

@@ -185,11 +185,10 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
     if (handle == nullptr) return find(nullptr, fenchel::threads_for(at.rows() * at.n));         \
     return fenchel::keep_nonzeros<T>(at, sizes, starts, handle, find);                           \
   }                                                                                              \
-  FENCHEL_API void fenchel_entmax_loss_backward_##suffix(                                        \
-      const T* grad, const int64_t* target, const int64_t* starts, const int32_t* indices,       \
-      const T* values, T* grad_x, int64_t rows, int64_t n) {                                     \
-    fenchel::kernels<T>().entmax_loss_backward(grad, target, starts, indices, values, grad_x,    \
-                                               rows, n);                                         \
+  FENCHEL_API void fenchel_list_to_dense_##suffix(                                               \
+      const T* scale, const int64_t* starts, const int32_t* indices, const T* values, T* out,    \
+      int64_t rows, int64_t n) {                                                                 \
+    fenchel::kernels<T>().list_to_dense(scale, starts, indices, values, out, rows, n);           \
   }
 
 FENCHEL_MAP(entmax, f32, float)

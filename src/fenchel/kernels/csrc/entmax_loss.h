@@ -11,17 +11,10 @@
 #include <cstdint>
 
 #include "curve.h"
+#include "entmax_row.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
-
-// The nonzeros of a row of probabilities, in order of their places.
-template <class T>
-struct Nonzeros {
-  const T* values;
-  const int32_t* indices;
-  int64_t count;
-};
 
 // Sum of p^alpha over packed p.
 template <class T, class Power>
@@ -97,7 +90,7 @@ inline double expm1_over_slope(double y) {
 
 // How the loss moves with alpha: that of minus Omega at fixed p.
 template <class T>
-inline double entmax_loss_slope(const Nonzeros<T>& row, double alpha) {
+inline double entmax_loss_slope(const ListedRow<T>& row, double alpha) {
   if (!(alpha < 1e15)) return 0;
   const double a = alpha - 1;
   double first = 0, second = 0;
@@ -110,11 +103,12 @@ inline double entmax_loss_slope(const Nonzeros<T>& row, double alpha) {
 }
 
 template <class T>
-inline double entmax_loss_row(const T* x, const Nonzeros<T>& row, int64_t target, double alpha) {
+inline double entmax_loss_row(const T* x, const ListedRow<T>& row, int64_t target, double alpha) {
   if (row.count == 0) return kInf<double>;  // fully masked, and so is the target
   if (row.values[0] != row.values[0]) return kNaN<double>;
-  const int32_t* end = row.indices + row.count;
-  const int64_t place = std::lower_bound(row.indices, end, static_cast<int32_t>(target)) - row.indices;
+  const int32_t* begin = row.indices;
+  const int64_t place =
+      std::lower_bound(begin, begin + row.count, static_cast<int32_t>(target)) - begin;
   const bool supported = place < row.count && row.indices[place] == target;
   const bool argmax = !(alpha < 1e15);
   if (supported) {
@@ -129,6 +123,28 @@ inline double entmax_loss_row(const T* x, const Nonzeros<T>& row, int64_t target
   if (argmax) return lead;
   const double all = sum_of_powers(row.values, row.count, alpha);
   return (all - 1) / alpha + lead - log_a(row.values[best], alpha - 1);
+}
+
+// Turns the list of a row's p into that of p - y, the gradient of the loss; zeros are left out.
+template <class T>
+inline void subtract_target(ListedRow<T>* row, int64_t target) {
+  int32_t* end = row->indices + row->count;
+  const int64_t place =
+      std::lower_bound(row->indices, end, static_cast<int32_t>(target)) - row->indices;
+  const int64_t behind = row->count - place;
+  const auto shift = [&](int64_t to, int64_t from, int64_t count) {
+    std::memmove(row->values + to, row->values + from, count * sizeof(T));
+    std::memmove(row->indices + to, row->indices + from, count * sizeof(int32_t));
+    row->count += to - from;
+  };
+  if (behind > 0 && row->indices[place] == target) {
+    row->values[place] -= 1;
+    if (row->values[place] == 0) shift(place, place + 1, behind - 1);
+  } else {
+    shift(place + 1, place, behind);
+    row->values[place] = -1;
+    row->indices[place] = static_cast<int32_t>(target);
+  }
 }
 
 }  // namespace FENCHEL_ISA

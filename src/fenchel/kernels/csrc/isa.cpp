@@ -204,7 +204,7 @@ int budget_backward(const T* p, const T* g, T* grad_x, double* grad_k, const Lay
 
 // Appends the nonzeros of a row to a part; false when memory is out.
 template <class T>
-bool append_row(const Nonzeros<T>& row, SparsePart<T>* part) {
+bool append_row(const ListedRow<T>& row, SparsePart<T>* part) {
   const int64_t needed = part->count + row.count;
   if (needed > part->capacity) {
     const int64_t capacity = std::max<int64_t>({1024, 2 * part->capacity, needed});
@@ -243,8 +243,8 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
     }
     const RowScratch<T> mine(memory, n);
     const int64_t first = rows * part / n_parts, last = rows * (part + 1) / n_parts;
-    const auto finish = [&](int64_t row, const ListedRow<T>& list) {
-      return work(row, at.parameter_of(row), Nonzeros<T>{list.values, list.indices, list.count}, part);
+    const auto finish = [&](int64_t row, ListedRow<T>& list) {
+      return work(row, at.parameter_of(row), list, part);
     };
     if (is_short) {  // the same path as the dense map: the same digits
       T* group = reinterpret_cast<T*>(static_cast<char*>(memory) + listed);
@@ -275,7 +275,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
 
 // The score above which entries of a row are in the support, from any of them: the largest.
 template <class T>
-double threshold_of(const T* x, const Nonzeros<T>& row, double alpha) {
+double threshold_of(const T* x, const ListedRow<T>& row, double alpha) {
   if (alpha == 1) return -kInf<double>;
   if (row.count == 0) return kInf<double>;
   const int64_t best = std::max_element(row.values, row.values + row.count) - row.values;
@@ -289,14 +289,15 @@ int entmax_sparse(const T* x, const Layout& at, int64_t* sizes, double* threshol
                   SparsePart<T>* parts, int n_parts) {
   const auto all = [](int64_t) { return true; };
   return for_nonzeros(x, at, n_parts, all,
-                      [&](int64_t row, double alpha, const Nonzeros<T>& nonzeros, int part) {
+                      [&](int64_t row, double alpha, const ListedRow<T>& nonzeros, int part) {
                         threshold[row] = threshold_of(x + row * at.n, nonzeros, alpha);
                         sizes[row] = nonzeros.count;
                         return append_row(nonzeros, &parts[part]);
                       });
 }
 
-// A row with a negative target is ignored. Without sizes, no nonzeros are kept.
+// Losses, and the nonzeros of p - y. A row with a negative target is ignored. Without sizes, no
+// nonzeros are kept.
 template <class T>
 int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, double* slope,
                 int64_t* sizes, SparsePart<T>* parts, int n_parts) {
@@ -309,30 +310,29 @@ int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, do
   };
   return for_nonzeros(
       x, at, n_parts, wanted,
-      [&](int64_t row, double alpha, const Nonzeros<T>& nonzeros, int part) {
+      [&](int64_t row, double alpha, ListedRow<T>& nonzeros, int part) {
         loss[row] = static_cast<T>(entmax_loss_row(x + row * at.n, nonzeros, target[row], alpha));
         if (slope != nullptr) slope[row] = entmax_loss_slope(nonzeros, alpha);
         if (sizes == nullptr) return true;
+        subtract_target(&nonzeros, target[row]);
         sizes[row] = nonzeros.count;
         return append_row(nonzeros, &parts[part]);
       });
 }
 
-// grad_x = grad (p - y), row by row, from the nonzeros of p.
+// Listed rows, each times its own scale, as dense rows.
 template <class T>
-void entmax_loss_backward(const T* grad, const int64_t* target, const int64_t* starts,
-                          const int32_t* indices, const T* values, T* grad_x, int64_t rows,
-                          int64_t n) {
-  ask_for_huge_pages(grad_x, rows * n * static_cast<int64_t>(sizeof(T)));
+void list_to_dense(const T* scale, const int64_t* starts, const int32_t* indices, const T* values,
+                   T* out, int64_t rows, int64_t n) {
+  ask_for_huge_pages(out, rows * n * static_cast<int64_t>(sizeof(T)));
   const int threads = threads_for(rows * n);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
   for (int64_t row = 0; row < rows; ++row) {
-    T* out = grad_x + row * n;
-    std::memset(out, 0, n * sizeof(T));
-    if (target[row] < 0) continue;
-    const T g = grad[row];
-    for (int64_t i = starts[row]; i < starts[row + 1]; ++i) out[indices[i]] = g * values[i];
-    out[target[row]] -= g;
+    T* dense = out + row * n;
+    std::memset(dense, 0, n * sizeof(T));
+    for (int64_t i = starts[row]; i < starts[row + 1]; ++i) {
+      dense[indices[i]] = scale[row] * values[i];
+    }
   }
 }
 
@@ -340,7 +340,7 @@ template <class T>
 constexpr Kernels<T> kernels() {
   return {entmax_forward<T>, entmax_backward<T>, normmax_forward<T>, normmax_backward<T>,
           budget_forward<T>, budget_backward<T>, entmax_sparse<T>,   entmax_loss<T>,
-          entmax_loss_backward<T>};
+          list_to_dense<T>};
 }
 
 #define FENCHEL_NAME_(isa) #isa

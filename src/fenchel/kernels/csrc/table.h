@@ -40,9 +40,8 @@ struct Kernels {
                        SparsePart<T>* parts, int n_parts);
   int (*entmax_loss)(const T* x, const Layout&, const int64_t* target, T* loss, double* slope,
                      int64_t* sizes, SparsePart<T>* parts, int n_parts);
-  void (*entmax_loss_backward)(const T* grad, const int64_t* target, const int64_t* starts,
-                               const int32_t* indices, const T* values, T* grad_x, int64_t rows,
-                               int64_t n);
+  void (*list_to_dense)(const T* scale, const int64_t* starts, const int32_t* indices,
+                        const T* values, T* out, int64_t rows, int64_t n);
 };
 
 struct Table {
