@@ -12,11 +12,13 @@ import fenchel
 LEVEL = {
     "_checks": 0,
     "_special": 0,
+    "_gold": 1,
     "kernels": 1,
     "maps": 2,
     "structures": 2,
     "solvers": 3,
     "distributions": 3,
+    "metrics": 3,
     "regularizers": 4,
     "losses": 5,
     "attention": 6,

@@ -3,7 +3,7 @@
 Import it as ``import fenchel as fy``.
 """
 
-from fenchel import nn
+from fenchel import metrics, nn
 from fenchel._checks import FenchelError
 from fenchel.distributions import SparseCategorical
 from fenchel.kernels import Backends, backends, use_backend
@@ -55,6 +55,7 @@ __all__ = [
     "entmax15_loss",
     "entmax_loss",
     "fenchel_young_loss",
+    "metrics",
     "nn",
     "normmax",
     "softmax",

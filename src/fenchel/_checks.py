@@ -21,39 +21,42 @@ class FenchelError(ValueError):
     """A wrong argument. The message says what was expected, what came, and what to do."""
 
 
-def check_scores(name: str, scores: Any, dim: Any) -> int:
-    """Check ``scores`` and ``dim`` and return ``dim`` as a non-negative index."""
+def check_scores(name: str, scores: Any, dim: Any, label: str = "scores") -> int:
+    """Check ``scores`` and ``dim`` and return ``dim`` as a non-negative index.
+
+    ``label`` is what messages call the tensor, for functions of something else than scores.
+    """
     if not isinstance(scores, Tensor):
         raise FenchelError(
-            f"{name}: expected `scores` to be a torch.Tensor, but got {type(scores).__name__}."
+            f"{name}: expected `{label}` to be a torch.Tensor, but got {type(scores).__name__}."
         )
     if scores.dtype not in _DTYPES:
-        remedy = "" if scores.is_complex() else "; convert with `scores.float()`"
+        remedy = "" if scores.is_complex() else f"; convert with `{label}.float()`"
         raise FenchelError(
-            f"{name}: expected `scores` of a floating dtype (float64, float32, float16 or "
+            f"{name}: expected `{label}` of a floating dtype (float64, float32, float16 or "
             f"bfloat16), but got {scores.dtype}{remedy}."
         )
     if scores.layout != torch.strided or scores.is_nested:
         raise FenchelError(
-            f"{name}: expected dense `scores`, but got layout {scores.layout}; convert with "
-            "`scores.to_dense()` or pad nested tensors."
+            f"{name}: expected dense `{label}`, but got layout {scores.layout}; convert with "
+            f"`{label}.to_dense()` or pad nested tensors."
         )
     rank = scores.dim()
     if rank == 0:
         raise FenchelError(
-            f"{name}: expected `scores` with at least one dimension, but got a 0-d tensor."
+            f"{name}: expected `{label}` with at least one dimension, but got a 0-d tensor."
         )
     dim = check_dim(name, dim)
     if not -rank <= dim < rank:
         raise FenchelError(
-            f"{name}: expected `dim` in [{-rank}, {rank - 1}] for `scores` of shape "
+            f"{name}: expected `dim` in [{-rank}, {rank - 1}] for `{label}` of shape "
             f"{tuple(scores.shape)}, but got {dim}."
         )
     if dim < 0:
         dim += rank
     if scores.shape[dim] == 0:
         raise FenchelError(
-            f"{name}: expected at least one entry along `dim`, but `scores` of shape "
+            f"{name}: expected at least one entry along `dim`, but `{label}` of shape "
             f"{tuple(scores.shape)} has none along dim {dim}."
         )
     return dim
@@ -63,9 +66,14 @@ def check_dim(name: str, dim: Any) -> int:
     """Check that ``dim`` is an int (NumPy's count); whether the scores have it shows later."""
     if isinstance(dim, int) and not isinstance(dim, bool):
         return dim
-    if isinstance(dim, numbers.Integral) and not isinstance(dim, bool):
-        return operator.index(dim)
-    raise FenchelError(f"{name}: expected `dim` to be an int, but got {dim!r}.")
+    return check_int(name, "dim", dim)
+
+
+def check_int(name: str, label: str, value: Any) -> int:
+    """Check that ``value`` is an int (NumPy's count)."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return operator.index(value)
+    raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
 
 
 def check_mask(name: str, mask: Any, scores: Tensor) -> None:

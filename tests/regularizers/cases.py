@@ -31,11 +31,8 @@ def tsallis(alpha):
 
 def norm(q, power=1):
     def omega(p):
-        if q == math.inf:
-            length = max(p)
-        else:
-            length = mp.fsum(v ** mp.mpf(q) for v in p) ** (1 / mp.mpf(q))
-        return (length**power - 1) / power
+        total = max(p) if q == math.inf else mp.fsum(v ** mp.mpf(q) for v in p)
+        return (total ** (power / mp.mpf(1 if q == math.inf else q)) - 1) / power
 
     return omega
 

@@ -21,7 +21,8 @@ def exact_loss(scores, target: int, alpha: float) -> float:
     p = mp_entmax(scores, alpha)
     with mp.workdps(60):
         omega = tsallis(alpha)
-        linear = mp.fsum(mp.mpf(float(v)) * (s - scores[target]) for v, s in zip(p, scores))
+        leads = zip(p, (s - scores[target] for s in scores), strict=True)
+        linear = mp.fsum(mp.mpf(float(v)) * lead for v, lead in leads)
         return float(linear - omega([mp.mpf(float(v)) for v in p]))
 
 

@@ -40,7 +40,7 @@ def entmax15_loss(
     Example:
         >>> scores = torch.tensor([[3.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
         >>> fy.entmax15_loss(scores, torch.tensor([0, 2]), reduction="none")
-        tensor([0.0000, 1.1893])
+        tensor([0.0000, 1.0996])
 
     References:
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.

@@ -30,7 +30,7 @@ class EntmaxLoss(WithAlpha, LossArguments):
         >>> from fenchel.nn import EntmaxLoss
         >>> loss = EntmaxLoss(alpha=1.5, ignore_index=0)
         >>> loss(torch.tensor([[3.0, 0.0, 1.0], [0.0, 1.0, 0.0]]), torch.tensor([0, 2]))
-        tensor(1.1893)
+        tensor(1.0996)
 
     References:
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.

@@ -1,49 +1,13 @@
-"""Drop-in for the maps and modules of the ``entmax`` package: change the import, keep the code.
-
-Names, order of arguments, defaults and return types are those of ``entmax`` 1.3, and
-``return_support_size`` is that of its development version. Three arguments steer the package's
-algorithms, which sort part of a row or bisect. Here every answer is exact, so they are checked and
-have no effect: ``k`` (a positive int or None), ``n_iter`` (a positive int or None) and
-``ensure_sum_one`` (True or False).
-
-What is different, on purpose:
-
-- ``alpha=1`` is softmax (the package's answer there is uniform), an alpha below 1 is refused, and
-  a large alpha is as exact as a small one;
-- ``normmax_bisect`` and ``budget_bisect`` have a gradient in a tensor ``alpha`` or ``budget``, and
-  a module's may be a ``Parameter``;
-- ``k`` goes with every ``dim``, and a fully masked row (all ``-inf``) gives zeros, not NaN or an
-  error;
-- the support counts the probabilities above 0, so a score exactly on the threshold is not in it.
-
-The losses of the package are not here yet.
-"""
-
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from torch import Tensor
 from torch.nn import Module
 
 from fenchel import maps
-from fenchel._checks import FenchelError, check_scores
-
-__all__ = [
-    "BudgetBisect",
-    "Entmax15",
-    "EntmaxBisect",
-    "NormmaxBisect",
-    "Sparsemax",
-    "SparsemaxBisect",
-    "budget_bisect",
-    "entmax15",
-    "entmax_bisect",
-    "normmax_bisect",
-    "sparsemax",
-    "sparsemax_bisect",
-]
+from fenchel._checks import check_scores
+from fenchel.integrations.entmax._arguments import check_count, check_flag, floating
 
 
 def sparsemax(
@@ -54,7 +18,7 @@ def sparsemax(
     Args:
         X: any shape, floating dtype.
         dim: axis to normalise.
-        k: no effect, see the top of this module.
+        k: no effect, see :mod:`fenchel.integrations.entmax`.
         return_support_size: whether to return the number of nonzeros too.
 
     Returns:
@@ -66,7 +30,7 @@ def sparsemax(
         >>> sparsemax(torch.tensor([-2.0, 0.0, 0.5]), return_support_size=True)
         (tensor([0.0000, 0.2500, 0.7500]), tensor([2]))
     """
-    _check_count("sparsemax", "k", k)
+    check_count("sparsemax", "k", k)
     return _with_size(maps.sparsemax(X, dim), dim, return_support_size)
 
 
@@ -78,7 +42,7 @@ def entmax15(
     Args:
         X: any shape, floating dtype.
         dim: axis to normalise.
-        k: no effect, see the top of this module.
+        k: no effect, see :mod:`fenchel.integrations.entmax`.
         return_support_size: whether to return the number of nonzeros too.
 
     Returns:
@@ -90,7 +54,7 @@ def entmax15(
         >>> entmax15(torch.tensor([2.0, 0.0, 0.0]), return_support_size=True)
         (tensor([1., 0., 0.]), tensor([1]))
     """
-    _check_count("entmax15", "k", k)
+    check_count("entmax15", "k", k)
     return _with_size(maps.entmax15(X, dim), dim, return_support_size)
 
 
@@ -102,7 +66,7 @@ def sparsemax_bisect(
     Args:
         X: any shape, floating dtype.
         dim: axis to normalise.
-        n_iter: no effect, see the top of this module.
+        n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
         ensure_sum_one: no effect.
 
     Example:
@@ -110,8 +74,8 @@ def sparsemax_bisect(
         >>> sparsemax_bisect(torch.tensor([-2.0, 0.0, 0.5]))
         tensor([0.0000, 0.2500, 0.7500])
     """
-    _check_count("sparsemax_bisect", "n_iter", n_iter)
-    _check_flag("sparsemax_bisect", ensure_sum_one)
+    check_count("sparsemax_bisect", "n_iter", n_iter)
+    check_flag("sparsemax_bisect", ensure_sum_one)
     return maps.sparsemax(X, dim)
 
 
@@ -129,7 +93,7 @@ def entmax_bisect(
         alpha: a number in [1, ∞], or a tensor that expands to the shape of ``X`` with size 1
             along ``dim``, with gradient.
         dim: axis to normalise.
-        n_iter: no effect, see the top of this module.
+        n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
         ensure_sum_one: no effect.
 
     Example:
@@ -137,9 +101,9 @@ def entmax_bisect(
         >>> entmax_bisect(torch.tensor([-1.0, 0.0, 0.5]), alpha=1.33)
         tensor([0.0460, 0.3276, 0.6264])
     """
-    _check_count("entmax_bisect", "n_iter", n_iter)
-    _check_flag("entmax_bisect", ensure_sum_one)
-    return maps.entmax(X, _floating(alpha, X), dim)
+    check_count("entmax_bisect", "n_iter", n_iter)
+    check_flag("entmax_bisect", ensure_sum_one)
+    return maps.entmax(X, floating(alpha, X), dim)
 
 
 def normmax_bisect(
@@ -152,15 +116,15 @@ def normmax_bisect(
         alpha: a number in [1, ∞], or a tensor that expands to the shape of ``X`` with size 1
             along ``dim``, with gradient.
         dim: axis to normalise.
-        n_iter: no effect, see the top of this module.
+        n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Example:
         >>> from fenchel.integrations.entmax import normmax_bisect
         >>> normmax_bisect(torch.tensor([-2.0, 0.0, 0.5]))
         tensor([0.0000, 0.3110, 0.6890])
     """
-    _check_count("normmax_bisect", "n_iter", n_iter)
-    return maps.normmax(X, _floating(alpha, X), dim)
+    check_count("normmax_bisect", "n_iter", n_iter)
+    return maps.normmax(X, floating(alpha, X), dim)
 
 
 def budget_bisect(
@@ -174,16 +138,16 @@ def budget_bisect(
             shape of ``X`` with size 1 along ``dim``, with gradient. A budget above the number of
             entries gives each of them 1.
         dim: axis to normalise.
-        n_iter: no effect, see the top of this module.
+        n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Example:
         >>> from fenchel.integrations.entmax import budget_bisect
         >>> budget_bisect(torch.tensor([1.0, 0.2, -0.1, -3.0]), budget=2)
         tensor([1.0000, 0.6500, 0.3500, 0.0000])
     """
-    _check_count("budget_bisect", "n_iter", n_iter)
+    check_count("budget_bisect", "n_iter", n_iter)
     check_scores("budget_bisect", X, dim)
-    k = _floating(budget, X)
+    k = floating(budget, X)
     if isinstance(k, int | float):
         k = min(k, X.shape[dim])
     return maps.budget(X, k, dim)
@@ -261,30 +225,3 @@ class BudgetBisect(Module):
 
 def _with_size(p: Tensor, dim: int, wanted: bool) -> Tensor | tuple[Tensor, Tensor]:
     return (p, (p > 0).sum(dim, keepdim=True)) if wanted else p
-
-
-def _floating(value: Any, like: Tensor) -> Any:
-    """The package takes an integer tensor for a parameter; the maps want a floating one."""
-    if isinstance(value, Tensor) and not value.is_floating_point():
-        return value.to(like.dtype)
-    return value
-
-
-def _check_count(name: str, label: str, value: Any) -> None:
-    if value is None:
-        return
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = 0
-    if isinstance(value, bool) or count < 1:
-        raise FenchelError(
-            f"{name}: expected `{label}` to be a positive int or None, but got {value!r}."
-        )
-
-
-def _check_flag(name: str, value: Any) -> None:
-    if value not in (True, False):
-        raise FenchelError(
-            f"{name}: expected `ensure_sum_one` to be True or False, but got {value!r}."
-        )
