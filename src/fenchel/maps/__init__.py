@@ -18,4 +18,3 @@ __all__ = [
     "sparse_entmax",
     "sparsemax",
 ]
-sq_pnorm_max = renyimax = None
