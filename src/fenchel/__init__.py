@@ -13,9 +13,11 @@ from fenchel.maps import (
     entmax,
     entmax15,
     normmax,
+    renyimax,
     softmax,
     sparse_entmax,
     sparsemax,
+    sq_pnorm_max,
 )
 
 __version__ = "0.1.0"
@@ -31,8 +33,10 @@ __all__ = [
     "entmax15",
     "nn",
     "normmax",
+    "renyimax",
     "softmax",
     "sparse_entmax",
     "sparsemax",
+    "sq_pnorm_max",
     "use_backend",
 ]
