@@ -26,6 +26,8 @@ MAPS: dict[str, Map] = {
     "sparsemax": fy.sparsemax,
     "entmax(4)": lambda x: fy.entmax(x, 4),
     "normmax(2)": fy.normmax,
+    "sq_pnorm(1.5)": fy.sq_pnorm_max,
+    "renyimax(.5)": fy.renyimax,
     "budget(k=2)": lambda x: fy.budget(x, k=2),
 }
 TIMED: dict[str, Map] = {
@@ -49,11 +51,11 @@ def show_backend() -> None:
 def show_maps() -> None:
     scores = torch.tensor([2.0, 1.6, 1.0, 0.2, -0.5, -3.0])
     print("\nOne vector of scores, every map (· is exactly 0)\n")
-    print(f"  {'scores':<12}" + "".join(f"{x:9.1f}" for x in scores.tolist()) + "   nonzeros")
+    print(f"  {'scores':<13}" + "".join(f"{x:9.1f}" for x in scores.tolist()) + "   nonzeros")
     for name, map_ in MAPS.items():
         p = map_(scores).tolist()
         cells = "".join(f"{'·' if x == 0 else format(x, '.4f'):>9}" for x in p)
-        print(f"  {name:<12}{cells}{sum(x > 0 for x in p):>11}")
+        print(f"  {name:<13}{cells}{sum(x > 0 for x in p):>11}")
 
 
 def show_speed() -> None:

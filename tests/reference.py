@@ -24,96 +24,48 @@ from collections.abc import Callable
 import mpmath as mp
 import numpy as np
 
-EPS = np.finfo(np.float64).eps
-BISECTIONS = 64  # [0, 1] halved 64 times is below the last bit of any answer that matters
+from tests.reference_powers import renyimax, sq_pnorm_max
+from tests.reference_rows import (
+    EPS,
+    below_max,
+    bisect,
+    by_regime,
+    last_supported,
+    on_rows,
+    power_below,
+    tied_argmax,
+    total,
+)
 
 
-def _on_rows(solve: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Give ``solve(rows, param_column)`` the library's contract on shapes, masks and bad values."""
-
-    @functools.wraps(solve)
-    def wrapped(x, param=np.nan):
-        x = np.asarray(x, dtype=np.float64)
-        rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(0, x.shape[-1])
-        column = np.broadcast_to(np.asarray(param, dtype=np.float64).reshape(-1, 1), (len(rows), 1))
-        bad = np.isnan(rows).any(-1) | np.isposinf(rows).any(-1)
-        empty = ~bad & np.isneginf(rows).all(-1)
-        fine = ~(bad | empty)
-        p = np.zeros_like(rows)
-        p[bad] = np.nan
-        if fine.any():
-            with np.errstate(all="ignore"):  # -inf - -inf and log(0) on masked entries
-                p[fine] = solve(rows[fine], column[fine])
-        return p.reshape(x.shape)
-
-    return wrapped
-
-
-def _sum(p: np.ndarray) -> np.ndarray:
-    return p.sum(-1, keepdims=True)
-
-
-def _below_max(x: np.ndarray) -> np.ndarray:
-    return x.max(-1, keepdims=True) - x  # >= 0, +inf where masked; exact for close scores
-
-
-def _bisect(is_low: Callable[[np.ndarray], np.ndarray], rows: int) -> np.ndarray:
-    """The point of [0, 1] up to which ``is_low`` (a column of booleans) holds, per row."""
-    low, high = np.zeros((rows, 1)), np.ones((rows, 1))
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        below = is_low(middle)
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return high
-
-
-def _last_supported(x: np.ndarray, mass_above: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The smallest score in the support, per row: the last one with ``mass_above`` < 1.
-
-    ``mass_above(c)`` is the mass that the entries above c would have with the threshold at c; it
-    grows as c falls, so the sorted row can be searched in log2(n) steps.
-    """
-    ordered = -np.sort(-x, axis=-1)
-    low = np.zeros((len(x), 1), dtype=int)  # the maximum is always supported
-    high = np.isfinite(x).sum(-1, keepdims=True)  # first index known to be outside
-    while ((high - low) > 1).any():
-        middle = (low + high) // 2
-        inside = mass_above(np.take_along_axis(ordered, middle, -1)) < 1
-        low, high = (
-            np.where(inside, middle, low),
-            np.where(inside, high, np.maximum(middle, low + 1)),
-        )
-    return np.take_along_axis(ordered, low, -1)
-
-
-@_on_rows
+@on_rows
 def softmax(x, _):
-    e = np.exp(-_below_max(x))
-    return e / _sum(e)
+    e = np.exp(-below_max(x))
+    return e / total(e)
 
 
-@_on_rows
+@on_rows
 def sparsemax(x, _):
-    z = -_below_max(x)
+    z = -below_max(x)
     ordered = -np.sort(
         -np.maximum(z, -1), axis=-1
     )  # an entry 1 below the maximum is already outside
     rank = np.arange(1, z.shape[-1] + 1)
     inside = 1 + rank * ordered > np.cumsum(ordered, -1)
-    size = _sum(inside)
+    size = total(inside)
     tau = (np.where(inside, ordered, 0).sum(-1, keepdims=True) - 1) / size
     return np.maximum(z - tau, 0)
 
 
-@_on_rows
+@on_rows
 def entmax15(x, _):
-    z = -_below_max(x) / 2
+    z = -below_max(x) / 2
     ordered = -np.sort(-np.maximum(z, -1), axis=-1)
     rank = np.arange(1, z.shape[-1] + 1)
     mean = np.cumsum(ordered, -1) / rank
     scatter = np.cumsum(ordered**2, -1) - rank * mean**2
     inside = mean - np.sqrt(np.maximum(1 - scatter, 0) / rank) < ordered
-    size = _sum(inside)
+    size = total(inside)
     inside = rank <= size
     # The running sums cancel; with the support known, take mean and scatter again in two passes.
     mean = np.where(inside, ordered, 0).sum(-1, keepdims=True) / size
@@ -121,42 +73,32 @@ def entmax15(x, _):
     return np.maximum(z - (mean - np.sqrt((1 - scatter) / size)), 0) ** 2
 
 
-def _tied_argmax(x: np.ndarray) -> np.ndarray:
-    top = x == x.max(-1, keepdims=True)
-    return top / _sum(top)
-
-
-def _power_below(top: np.ndarray, drop: np.ndarray, a1: np.ndarray) -> np.ndarray:
-    """[top^a1 - drop]_+^(1/a1), stable as a1 -> 0: both terms of the argument have one sign."""
-    return np.exp(np.log1p(np.maximum(np.expm1(a1 * np.log(top)) - drop, -1.0)) / a1)
-
-
 def _entmax_low(x, alpha):  # 1 < alpha < 2: by the largest probability
-    a1, below = alpha - 1, _below_max(x)
+    a1, below = alpha - 1, below_max(x)
 
     def p_of(top):
-        return _power_below(top, a1 * below, a1)
+        return power_below(top, a1 * below, a1)
 
-    return p_of(_bisect(lambda top: _sum(p_of(top)) < 1, len(x)))
+    return p_of(bisect(lambda top: total(p_of(top)) < 1, len(x)))
 
 
 def _entmax_high(x, alpha):  # alpha >= 2: by the smallest probability of the support
     a1 = alpha - 1
-    least = _last_supported(x, lambda c: _sum(np.maximum(a1 * (x - c), 0) ** (1 / a1)))
+    least = last_supported(x, lambda c: total(np.maximum(a1 * (x - c), 0) ** (1 / a1)))
     above = a1 * (x - least)
 
     def p_of(low):
         higher = (low**a1 + np.maximum(above, 0)) ** (1 / a1)
         return np.where(above > 0, higher, np.where(above == 0, low, 0))
 
-    return p_of(_bisect(lambda low: _sum(p_of(low)) < 1, len(x)))
+    return p_of(bisect(lambda low: total(p_of(low)) < 1, len(x)))
 
 
 def _normmax_low(x, alpha):  # 1 < alpha < 2: by the largest p_i / |p|
-    a1, below = alpha - 1, _below_max(x)
-    top = _bisect(lambda top: _sum(_power_below(top, below, a1) ** alpha) < 1, len(x))
-    v = _power_below(top, below, a1)
-    return v / _sum(v)
+    a1, below = alpha - 1, below_max(x)
+    top = bisect(lambda top: total(power_below(top, below, a1) ** alpha) < 1, len(x))
+    v = power_below(top, below, a1)
+    return v / total(v)
 
 
 def _normmax_gaps(x, alpha):
@@ -164,43 +106,34 @@ def _normmax_gaps(x, alpha):
     power = alpha / (alpha - 1)
 
     def mass(t):
-        return _sum(np.maximum(t, 0) ** power)
+        return total(np.maximum(t, 0) ** power)
 
-    least = _last_supported(x, lambda c: mass(x - c))
+    least = last_supported(x, lambda c: mass(x - c))
     above = np.where(x >= least, x - least, -np.inf)
-    return above + _bisect(lambda gap: mass(above + gap) < 1, len(x))
+    return above + bisect(lambda gap: mass(above + gap) < 1, len(x))
 
 
 def _normmax_high(x, alpha):
     v = np.maximum(_normmax_gaps(x, alpha), 0) ** (1 / (alpha - 1))
-    return v / _sum(v)
+    return v / total(v)
 
 
-def _by_regime(x, alpha, *regimes):
-    p = np.empty_like(x)
-    for chosen, solve in regimes:
-        rows = chosen[:, 0]
-        if rows.any():
-            p[rows] = solve(x[rows], alpha[rows])
-    return p
-
-
-@_on_rows
+@on_rows
 def entmax(x, alpha):
-    return _by_regime(
+    return by_regime(
         x, alpha,
         (alpha == 1, lambda x, _: softmax(x)),
         ((alpha > 1) & (alpha < 2), _entmax_low),
         ((alpha >= 2) & (alpha < np.inf), _entmax_high),
-        (alpha == np.inf, lambda x, _: _tied_argmax(x)),
+        (alpha == np.inf, lambda x, _: tied_argmax(x)),
     )  # fmt: skip
 
 
-@_on_rows
+@on_rows
 def normmax(x, alpha):
-    return _by_regime(
+    return by_regime(
         x, alpha,
-        (alpha == 1, lambda x, _: _tied_argmax(x)),
+        (alpha == 1, lambda x, _: tied_argmax(x)),
         ((alpha > 1) & (alpha < 2), _normmax_low),
         ((alpha >= 2) & (alpha < np.inf), _normmax_high),
         (alpha == np.inf, lambda x, _: _uniform_on_sparsemax(x)),
@@ -208,18 +141,18 @@ def normmax(x, alpha):
 
 
 def _uniform_on_sparsemax(x):
-    support = x >= _last_supported(x, lambda c: _sum(np.maximum(x - c, 0)))
-    return support / _sum(support)
+    support = x >= last_supported(x, lambda c: total(np.maximum(x - c, 0)))
+    return support / total(support)
 
 
-@_on_rows
+@on_rows
 def budget(x, k):
     available = np.isfinite(x).sum(-1, keepdims=True)
     # The ceil(k)-th largest score lies within 1 above the threshold: measured from it, every score
     # near the threshold is exact, however large the scores are.
     rank = np.clip(np.ceil(k).astype(int), 1, available) - 1
     z = x - np.take_along_axis(-np.sort(-x, axis=-1), rank, -1)
-    minus_tau = _bisect(lambda t: _sum(np.clip(z + t, 0, 1)) < k, len(x))
+    minus_tau = bisect(lambda t: total(np.clip(z + t, 0, 1)) < k, len(x))
     return np.where(k >= available, np.isfinite(x), np.clip(z + minus_tau, 0, 1))
 
 
@@ -230,6 +163,8 @@ REFERENCE: dict[str, Callable[..., np.ndarray]] = {
     "entmax": entmax,
     "normmax": normmax,
     "budget": budget,
+    "sq_pnorm_max": sq_pnorm_max,
+    "renyimax": renyimax,
 }
 
 

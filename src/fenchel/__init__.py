@@ -14,9 +14,11 @@ from fenchel.maps import (
     entmax,
     entmax15,
     normmax,
+    renyimax,
     softmax,
     sparse_entmax,
     sparsemax,
+    sq_pnorm_max,
 )
 from fenchel.regularizers import (
     Gini,
@@ -58,9 +60,11 @@ __all__ = [
     "metrics",
     "nn",
     "normmax",
+    "renyimax",
     "softmax",
     "sparse_entmax",
     "sparsemax",
     "sparsemax_loss",
+    "sq_pnorm_max",
     "use_backend",
 ]

@@ -111,6 +111,21 @@ def check_number(
     name: str, label: str, value: Any, low: float, meaning: str, kind: str = "a number"
 ) -> float:
     """Check that ``value`` is a number (NumPy's count) of at least ``low``."""
+    number = _as_float(name, label, value, kind)
+    if not number >= low:  # NaN is not
+        raise FenchelError(f"{name}: `{label}` must be at least {low:g} {meaning}; got {value!r}.")
+    return number
+
+
+def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:
+    """Check that ``value`` is a number above 0 and at most ``high``, as ``expected`` says."""
+    number = _as_float(name, label, value, "a number")
+    if not 0 < number <= high:
+        raise FenchelError(f"{name}: `{label}` must be {expected}; got {value!r}.")
+    return number
+
+
+def _as_float(name: str, label: str, value: Any, kind: str) -> float:
     # A symbolic float of torch.compile has no numbers.Real about it.
     real = isinstance(value, float | int | numbers.Real | torch.SymFloat)
     if isinstance(value, bool) or not real:
@@ -118,14 +133,11 @@ def check_number(
             f"{name}: expected `{label}` to be {kind}, but got {type(value).__name__}."
         )
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
         raise FenchelError(
             f"{name}: `{label}` is too large for a float; use float('inf')."
         ) from None
-    if not number >= low:  # NaN is not
-        raise FenchelError(f"{name}: `{label}` must be at least {low:g} {meaning}; got {value!r}.")
-    return number
 
 
 def _check_parameter_tensor(

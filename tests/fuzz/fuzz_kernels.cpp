@@ -28,6 +28,10 @@ MAP(normmax, f32, float)
 MAP(normmax, f64, double)
 MAP(budget, f32, float)
 MAP(budget, f64, double)
+MAP(sq_pnorm_max, f32, float)
+MAP(sq_pnorm_max, f64, double)
+MAP(renyimax, f32, float)
+MAP(renyimax, f64, double)
 SPARSE(f32, float)
 SPARSE(f64, double)
 
@@ -67,14 +71,31 @@ double parameter_for(Random& random, int op) {
                             std::numeric_limits<double>::infinity(), std::nan(""), 0.5, -1};
   if (below(random, 3) == 0) return special[below(random, 13)];
   const double unit = std::uniform_real_distribution<double>(0, 1)(random);
+  if (op == 4) return below(random, 2) ? unit : 1 - std::exp(-30 * unit);
   return op == 2 ? 5 * unit : 1 + std::exp(6 * unit - 4);
 }
+
+// The kernels of each op, in the order of kNames.
+const char* const kNames[] = {"entmax", "normmax", "budget", "sq_pnorm_max", "renyimax"};
+template <class T>
+using Forward = int (*)(const T*, T*, int64_t, int64_t, int64_t, const double*, int64_t);
+template <class T>
+using Backward = int (*)(const T*, const T*, T*, double*, int64_t, int64_t, int64_t, const double*,
+                         int64_t);
+#define KERNELS(pass, suffix)                                                                     \
+  {fenchel_entmax_##pass##_##suffix, fenchel_normmax_##pass##_##suffix,                           \
+   fenchel_budget_##pass##_##suffix, fenchel_sq_pnorm_max_##pass##_##suffix,                      \
+   fenchel_renyimax_##pass##_##suffix}
+const Forward<float> kForward32[] = KERNELS(forward, f32);
+const Forward<double> kForward64[] = KERNELS(forward, f64);
+const Backward<float> kBackward32[] = KERNELS(backward, f32);
+const Backward<double> kBackward64[] = KERNELS(backward, f64);
 
 template <class T>
 void one_case(Random& random) {
   constexpr bool f32 = std::is_same_v<T, float>;
-  const int op = below(random, 3);
-  const char* name = op == 0 ? "entmax" : (op == 1 ? "normmax" : "budget");
+  const int op = below(random, 5);
+  const char* name = kNames[op];
   const int64_t outer = below(random, 20);
   const int64_t inner = below(random, 2) ? 1 : below(random, 20);
   const int64_t n = 1 + (below(random, 8) == 0 ? below(random, 6000) : below(random, 200));
@@ -95,13 +116,9 @@ void one_case(Random& random) {
 
   int status;
   if constexpr (f32) {
-    auto forward = op == 0 ? fenchel_entmax_forward_f32
-                           : (op == 1 ? fenchel_normmax_forward_f32 : fenchel_budget_forward_f32);
-    status = forward(x.data(), p.data(), outer, n, inner, at, stride);
+    status = kForward32[op](x.data(), p.data(), outer, n, inner, at, stride);
   } else {
-    auto forward = op == 0 ? fenchel_entmax_forward_f64
-                           : (op == 1 ? fenchel_normmax_forward_f64 : fenchel_budget_forward_f64);
-    status = forward(x.data(), p.data(), outer, n, inner, at, stride);
+    status = kForward64[op](x.data(), p.data(), outer, n, inner, at, stride);
   }
   if (status != 0) fail("forward returned an error", name, shown);
   for (int64_t o = 0; o < outer; ++o) {
@@ -109,7 +126,7 @@ void one_case(Random& random) {
       const int64_t row = o * inner + i;
       const double q = parameter[per_row ? row : 0];
       double sum = 0, kept = 0;
-      bool nan = false, bad = !(q >= (op == 2 ? 0 : 1));
+      bool nan = false, bad = op == 4 ? !(q > 0 && q <= 1) : !(q >= (op == 2 ? 0 : 1));
       for (int64_t j = 0; j < n; ++j) {
         const int64_t k = (o * n + j) * inner + i;
         nan |= std::isnan(p[k]);
@@ -136,13 +153,9 @@ void one_case(Random& random) {
 
   double* to = below(random, 2) ? grad_parameter.data() : nullptr;
   if constexpr (f32) {
-    auto backward = op == 0 ? fenchel_entmax_backward_f32
-                            : (op == 1 ? fenchel_normmax_backward_f32 : fenchel_budget_backward_f32);
-    status = backward(p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
+    status = kBackward32[op](p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
   } else {
-    auto backward = op == 0 ? fenchel_entmax_backward_f64
-                            : (op == 1 ? fenchel_normmax_backward_f64 : fenchel_budget_backward_f64);
-    status = backward(p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
+    status = kBackward64[op](p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
   }
   if (status != 0) fail("backward returned an error", name, shown);
   for (int64_t k = 0; k < count; ++k) {

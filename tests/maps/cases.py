@@ -31,6 +31,8 @@ class Map:
     parameter: str | None = None  # the keyword of its parameter
     params: tuple[float | None, ...] = (None,)  # values to test, the default first
     smooth: tuple[float | None, ...] = (None,)  # those at which it is differentiable in scores
+    number_only: bool = False  # whether its parameter may not be a tensor
+    heavy_tails: bool = False  # whether even scores of -1e9 keep some mass
 
     def __call__(self, scores: Tensor, param: float | Tensor | None = None, **kwargs) -> Tensor:
         if self.name == "budget" and not isinstance(param, Tensor):
@@ -72,6 +74,23 @@ MAPS = {
             smooth=(2.0, 1.25, 1.5, 3.0, 5.0),
         ),
         Map("budget", fy.budget, "k", params=(2.0, 0.5, 1.0, 2.5, 5.0), smooth=(2.0, 0.5, 2.5)),
+        Map(
+            "sq_pnorm_max",
+            fy.sq_pnorm_max,
+            "p",
+            params=(1.5, 1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, INF),
+            smooth=(1.5, 1.25, 1.75, 2.0, 2.5, 4.0),
+            number_only=True,
+        ),
+        Map(
+            "renyimax",
+            fy.renyimax,
+            "beta",
+            params=(0.5, 1.0, 0.999, 0.9, 0.1, 0.001),
+            smooth=(0.5, 1.0, 0.999, 0.9, 0.1),
+            number_only=True,
+            heavy_tails=True,
+        ),
     )
 }
 

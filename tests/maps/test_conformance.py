@@ -89,7 +89,7 @@ def test_one_large_entry_among_many_small(map_, param, dtype, n):
 
 @wide
 @pytest.mark.parametrize("n", [33, 257])
-@pytest.mark.parametrize("name", ["entmax", "normmax"])
+@pytest.mark.parametrize("name", ["entmax", "normmax", "sq_pnorm_max"])
 def test_many_small_entries_just_inside_the_support(name, n, dtype):
     """Below the margin of a one-hot answer many tied entries enter at once, with little mass."""
     for alpha in (1.1, 1.25, 1.35, 1.38, 1.41, 1.44, 1.47, 1.53, 1.59, 1.75, 1.9, 2.5):
@@ -322,7 +322,9 @@ def test_parameter_per_row_equals_the_rows_alone(name, dtype, n, rng):
         assert same_bits(got[[0, 2]], p[[0, 2]])
 
 
-@pytest.mark.parametrize(("name", "param"), [("entmax", INF), ("normmax", INF), ("normmax", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "param"), [("entmax", INF), ("normmax", INF), ("normmax", 1.0), ("sq_pnorm_max", 1.0)]
+)
 def test_piecewise_constant_limits_have_zero_gradient(name, param, rng):
     x, w = randn(4, 9, rng=rng), randn(4, 9, rng=rng)
     _, g = gradient(MAPS[name], x, param, w)

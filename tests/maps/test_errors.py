@@ -92,6 +92,7 @@ def test_wrong_scores_dim_or_mask(map_, call, message):
 
 
 ALPHA = "`alpha` must be at least 1"
+BETA = "`beta` must be in (0, 1], where Rényi's entropy is concave (1 is softmax)"
 WRONG_PARAMETER = [
     (fy.entmax, 0.9999999, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got 0.9999999."),
     (fy.entmax, 10**400, "entmax: `alpha` is too large for a float; use float('inf')."),
@@ -104,6 +105,24 @@ WRONG_PARAMETER = [
     ),
     (fy.budget, -1, "budget: `k` must be at least 0 (the mass to distribute); got -1."),
     (fy.budget, 4, "budget: `k` must be at most the 3 entries along dim 1; got 4."),
+    (
+        fy.sq_pnorm_max,
+        0.5,
+        "sq_pnorm_max: `p` must be at least 1 (1 is argmax, 2 is sparsemax); got 0.5.",
+    ),
+    (
+        fy.sq_pnorm_max,
+        torch.tensor(1.5),
+        "sq_pnorm_max: expected `p` to be a number, but got Tensor.",
+    ),
+    (fy.renyimax, 0, f"renyimax: {BETA}; got 0."),
+    (fy.renyimax, 1.5, f"renyimax: {BETA}; got 1.5."),
+    (fy.renyimax, math.nan, f"renyimax: {BETA}; got nan."),
+    (
+        fy.renyimax,
+        torch.tensor(0.5),
+        "renyimax: expected `beta` to be a number, but got Tensor.",
+    ),
     (
         fy.entmax,
         "1.5",
@@ -144,6 +163,17 @@ def test_wrong_parameter(function, parameter, message):
     with pytest.raises(fy.FenchelError) as error:
         function(X, parameter)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("gamma", [0, -1.0, math.inf, math.nan])
+def test_gamma_is_positive_and_finite(gamma):
+    with pytest.raises(fy.FenchelError) as error:
+        fy.sq_pnorm_max(X, gamma=gamma)
+    assert str(error.value) == (
+        f"sq_pnorm_max: `gamma` must be a positive finite number; got {gamma!r}."
+    )
+    with pytest.raises(fy.FenchelError, match="expected `gamma` to be a number, but got Tensor"):
+        fy.sq_pnorm_max(X, gamma=torch.tensor(1.0))
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -49,9 +49,28 @@ def smooth_rows(map_, param, rng, rows: int = 3, n: int = 5, gap: float = 0.03) 
     raise AssertionError("no smooth points: change the scale")
 
 
+ENTROPIES = {
+    "sq_pnorm_max": lambda p, q: -((p**q).sum() ** (2 / q)) / 2,
+    "renyimax": lambda p, beta: (p**beta).sum().log() / (1 - beta),
+}
+
+
+def jacobian_of_entropy(map_, p: Tensor, param) -> Tensor:
+    """The Jacobian of one row from the Hessian of its entropy: the optimality conditions, moved."""
+    inside, n = p > 0, int((p > 0).sum())
+    conditions = torch.ones(n + 1, n + 1, dtype=p.dtype)
+    conditions[:n, :n] = -hessian(lambda p: ENTROPIES[map_.name](p, param), p[inside])
+    conditions[n, n] = 0
+    out = torch.zeros(len(p), len(p), dtype=p.dtype)
+    out[inside.nonzero(), inside.nonzero().T] = torch.linalg.inv(conditions)[:n, :n]
+    return out
+
+
 def closed_jacobian(map_, p: Tensor, param) -> Tensor:
     """The Jacobian of one row from its answer, by hand."""
     inside = p > 0
+    if map_.name in ENTROPIES and param != 1:
+        return jacobian_of_entropy(map_, p, param)
     if map_.name == "normmax":  # p = v / Σv with v = p / ‖p‖, Σ v^α = 1
         v = p / (p**param).sum() ** (1 / param)
         s = torch.where(inside, v ** (2 - param), 0.0)
@@ -86,7 +105,7 @@ def test_batched_gradients(map_, param, rng):
     rows = jacobian(lambda x: map_(x, param), x)
     together = jacobian(lambda x: map_(x, param), x, vectorize=True)
     torch.testing.assert_close(together, rows, rtol=0, atol=1e-10)
-    if map_.parameter is not None:
+    if map_.parameter is not None and not map_.number_only:
         leaf = torch.tensor(param, dtype=F64, requires_grad=True)
         p = map_(x, leaf)
         (slopes,) = torch.autograd.grad(p, leaf, torch.eye(5, dtype=F64), is_grads_batched=True)
@@ -122,7 +141,10 @@ def test_jacobian_is_the_closed_form(map_, param, masked, rng):
 @pytest.mark.parametrize("dtype", [torch.float32, F64], ids=["float32", "float64"])
 def test_jacobian_at_scale_1e9_is_zero(map_, param, dtype):
     x = torch.tensor([3e9, -1e9, 0.0, -INF, 1e9], dtype=dtype)
-    assert (jacobian(lambda x: map_(x, param), x) == 0).all()
+    got = jacobian(lambda x: map_(x, param), x)
+    if map_.heavy_tails and param != 1:  # what is left of p at that distance
+        got = torch.where(got.abs() < 2e-8, 0.0, got)
+    assert (got == 0).all()
 
 
 @every_smooth_case
@@ -138,7 +160,7 @@ def test_backward_equals_the_reference(map_, param, dtype, n, rng, backend):
         with fy.use_backend(name):
             grads.append(torch.autograd.grad(map_(leaf, param), leaf, w)[0])
     # A probability near 0 is p^(2−α) in the gradient: above 2 its rounding is magnified.
-    steep = map_.parameter == "alpha" and (param or 1) > 2
+    steep = map_.parameter in ("alpha", "p") and (param or 1) > 2
     bound = (1e-3 if dtype == torch.float32 else 1e-9) if steep else ATOL[dtype] * 10
     scale = grads[1].abs().amax(-1, keepdim=True).clamp(min=1)
     assert ((grads[0] - grads[1]).abs() <= bound * scale).all()

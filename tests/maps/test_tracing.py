@@ -18,6 +18,9 @@ FIXED = {
     "entmax": lambda x: fy.entmax(x, 1.25),
     "normmax": lambda x: fy.normmax(x, 1.5),
     "budget": lambda x: fy.budget(x, 2.0),
+    "sq_pnorm_max": lambda x: fy.sq_pnorm_max(x, 1.5, gamma=2.0),
+    "sq_pnorm_max above 2": lambda x: fy.sq_pnorm_max(x, 4.0),
+    "renyimax": lambda x: fy.renyimax(x, 0.5),
     "dim 0": lambda x: fy.entmax15(x, dim=0),
     "mask": lambda x: fy.entmax15(x, mask=torch.arange(6) < 4),
 }

@@ -21,6 +21,8 @@ TWINS = {  # map: module, its parameter's keyword, values to try
     "entmax": (fy.nn.Entmax, "alpha", (1.5, 1.0, 1.25, 2.0, 4, INF)),
     "normmax": (fy.nn.Normmax, "alpha", (2.0, 1.0, 1.5, 3, INF)),
     "budget": (fy.nn.Budget, "k", (2.0, 0.5, 1, 2.5)),
+    "sq_pnorm_max": (fy.nn.SqPnormMax, "p", (1.5, 1.0, 2, 3.0, INF)),
+    "renyimax": (fy.nn.Renyimax, "beta", (0.5, 0.1, 1)),
 }
 CASES = [
     pytest.param(name, value, id=name if value is None else f"{name}-{value:g}")
@@ -57,6 +59,15 @@ def test_defaults_are_those_of_the_map(name, value, rng):
     assert torch.equal(TWINS[name][0]()(x), MAPS[name](x))
     if value not in TWINS[name][2][:1]:
         assert not torch.equal(TWINS[name][0]()(x), build(name, value)(x))
+
+
+def test_gamma_of_sq_pnorm_max(rng):
+    x = randn(4, 5, rng=rng)
+    module = fy.nn.SqPnormMax(1.25, gamma=0.5)
+    assert torch.equal(module(x), fy.sq_pnorm_max(x, 1.25, 0.5))
+    assert not torch.equal(module(x), fy.nn.SqPnormMax(1.25)(x))
+    assert repr(module) == "SqPnormMax(p=1.25, gamma=0.5, dim=-1)"
+    assert torch.equal(evaluated(module)(x), module(x))
 
 
 def evaluated(module: nn.Module) -> nn.Module:
@@ -253,6 +264,23 @@ def test_a_network_learns_to_attend_with_it(rng):
             "nn.Budget: `k` must be at least 0 (the mass to distribute); got -1.",
         ),
         (lambda: fy.nn.Budget(INF), "nn.Budget: expected a finite `k`, but got inf."),
+        (
+            lambda: fy.nn.SqPnormMax(0.5),
+            "nn.SqPnormMax: `p` must be at least 1 (1 is argmax, 2 is sparsemax); got 0.5.",
+        ),
+        (
+            lambda: fy.nn.SqPnormMax(gamma=0),
+            "nn.SqPnormMax: `gamma` must be a positive finite number; got 0.",
+        ),
+        (
+            lambda: fy.nn.Renyimax(2.0),
+            "nn.Renyimax: `beta` must be in (0, 1], where Rényi's entropy is concave (1 is "
+            "softmax); got 2.0.",
+        ),
+        (
+            lambda: fy.nn.Renyimax(torch.tensor(0.5)),
+            "nn.Renyimax: expected `beta` to be a number, but got Tensor.",
+        ),
         (
             lambda: fy.nn.Budget("2"),
             "nn.Budget: expected `k` to be a number, but got str.",

@@ -24,6 +24,8 @@ _TABLE: dict[str, dict[str, Callable[[Tensor, float | Tensor, int], Tensor]]] = 
     "entmax": {"reference": reference.entmax, "native": _native.entmax},
     "normmax": {"reference": reference.normmax, "native": _native.normmax},
     "budget": {"reference": reference.budget, "native": _native.budget},
+    "sq_pnorm_max": {"reference": reference.sq_pnorm_max, "native": _native.sq_pnorm_max},
+    "renyimax": {"reference": reference.renyimax, "native": _native.renyimax},
 }
 _SPARSE_TABLE = {
     "entmax": {"reference": reference.sparse_entmax, "native": _native_nonzeros.sparse_entmax},

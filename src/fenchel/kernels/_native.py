@@ -25,7 +25,7 @@ Parameter = float | Tensor
 ABI_VERSION = 2
 _HERE = Path(__file__).parent
 SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
-_OPS = ("entmax", "normmax", "budget")
+_OPS = ("entmax", "normmax", "budget", "sq_pnorm_max", "renyimax")
 
 _FORWARD = [c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int64]
 _BACKWARD = [c_void_p] * 4 + [c_int64] * 3 + [c_void_p, c_int64]
@@ -100,6 +100,16 @@ def normmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
 def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
     """Native twin of the reference's ``budget``."""
     return _run_forward("budget", x, k, dim)
+
+
+def sq_pnorm_max(x: Tensor, q: Parameter, dim: int) -> Tensor:
+    """Native twin of the reference's ``sq_pnorm_max``."""
+    return _run_forward("sq_pnorm_max", x, q, dim)
+
+
+def renyimax(x: Tensor, beta: Parameter, dim: int) -> Tensor:
+    """Native twin of the reference's ``renyimax``."""
+    return _run_forward("renyimax", x, beta, dim)
 
 
 def backward(

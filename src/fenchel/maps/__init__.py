@@ -4,9 +4,11 @@ from fenchel.maps._budget import budget
 from fenchel.maps._entmax import entmax
 from fenchel.maps._entmax15 import entmax15
 from fenchel.maps._normmax import normmax
+from fenchel.maps._renyimax import renyimax
 from fenchel.maps._softmax import softmax
 from fenchel.maps._sparse_entmax import SparseRows, sparse_entmax
 from fenchel.maps._sparsemax import sparsemax
+from fenchel.maps._sq_pnorm_max import sq_pnorm_max
 
 __all__ = [
     "SparseRows",
@@ -14,7 +16,9 @@ __all__ = [
     "entmax",
     "entmax15",
     "normmax",
+    "renyimax",
     "softmax",
     "sparse_entmax",
     "sparsemax",
+    "sq_pnorm_max",
 ]

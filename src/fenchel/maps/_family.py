@@ -30,7 +30,7 @@ from fenchel.kernels import _native
 
 Parameter = float | Tensor
 JacobianProduct = Callable[[Tensor, Parameter, Tensor, int], Tensor]
-ParameterDerivative = Callable[[Tensor, Parameter, int], Tensor]
+ParameterDerivative = Callable[[Tensor, Parameter, int], Tensor] | None
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -41,7 +41,8 @@ class Family:
         op: name of the forward kernel, and of the registered op.
         jacobian_product: ``(p, parameter, vector, dim)`` to the Jacobian at output ``p`` times
             ``vector``.
-        parameter_derivative: ``(p, parameter, dim)`` to dp / dparameter, entry by entry.
+        parameter_derivative: ``(p, parameter, dim)`` to dp / dparameter, entry by entry; None for
+            a parameter that is a number and never a tensor.
         fuses: whether, for a given parameter, the reference is a short enough chain of torch ops
             for a compiler to unroll; otherwise a compiled graph calls it as one op.
     """
@@ -124,12 +125,14 @@ def _gradients(
     """Gradients in the scores and in the parameter (as ``wanted``) from the one in ``p``."""
     for_scores, for_parameter = wanted
     grad_scores = grad_rows = None
+    if for_parameter and parameter_derivative is None:
+        raise FenchelError(f"{op}: its parameter has no gradient; expected a number or a constant.")
     if _native_backward_serves(p, grad):
         grad_scores, grad_rows = _native.backward(op, p, grad, parameter, dim, for_parameter)
     else:
         if for_scores:
             grad_scores = jacobian_product(p, parameter, grad, dim)
-        if for_parameter:
+        if for_parameter and parameter_derivative is not None:
             drift = parameter_derivative(p, parameter, dim)
             grad_rows = (drift * grad).sum(dim, keepdim=True)
     if grad_rows is not None and isinstance(parameter, Tensor):
@@ -191,7 +194,7 @@ def _autograd_functions(
             tangent = torch.zeros_like(p)
             if scores_tangent is not None:
                 tangent = jacobian_product(p, parameter, scores_tangent, ctx.dim)
-            if parameter_tangent is not None:
+            if parameter_tangent is not None and parameter_derivative is not None:
                 drift = parameter_derivative(p, parameter, ctx.dim)
                 tangent = tangent + drift * parameter_tangent
             return tangent.to(p.dtype)

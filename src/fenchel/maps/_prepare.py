@@ -22,12 +22,26 @@ def prepare(name: str, scores: Tensor, dim: int, mask: Tensor | None) -> tuple[T
     return scores, dim
 
 
-def apply(family: Family, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
-    """Run a family on prepared scores of any floating dtype."""
+def apply(
+    family: Family, scores: Tensor, parameter: Parameter, dim: int, temperature: float = 1.0
+) -> Tensor:
+    """Run a family on prepared scores of any floating dtype, divided by ``temperature``."""
+    wide = scores.float() if scores.dtype in _HALF else scores
+    if temperature != 1:
+        wide = _below_top(wide, dim) / temperature
+    p = family(wide, parameter, dim)
     if scores.dtype not in _HALF:
-        return family(scores, parameter, dim)
-    p = family(scores.float(), parameter, dim)
+        return p
     # torch.softmax gives float32 under CUDA's autocast; so do we, to be swapped in anywhere.
     if scores.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
         return p
     return p.to(scores.dtype)
+
+
+def _below_top(scores: Tensor, dim: int) -> Tensor:
+    """Scores minus their maximum, a constant: no map and no derivative changes by it.
+
+    A quotient of large scores is rounded at their size; one of their differences is not.
+    """
+    top = scores.detach().amax(dim, keepdim=True)
+    return scores - torch.where(top == -math.inf, 0.0, top)

@@ -7,9 +7,11 @@ from fenchel.nn._entmax15_loss import Entmax15Loss
 from fenchel.nn._entmax_loss import EntmaxLoss
 from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
 from fenchel.nn._normmax import Normmax
+from fenchel.nn._renyimax import Renyimax
 from fenchel.nn._softmax import Softmax
 from fenchel.nn._sparsemax import Sparsemax
 from fenchel.nn._sparsemax_loss import SparsemaxLoss
+from fenchel.nn._sq_pnorm_max import SqPnormMax
 
 __all__ = [
     "Budget",
@@ -19,7 +21,9 @@ __all__ = [
     "EntmaxLoss",
     "FenchelYoungLoss",
     "Normmax",
+    "Renyimax",
     "Softmax",
     "Sparsemax",
     "SparsemaxLoss",
+    "SqPnormMax",
 ]

@@ -13,8 +13,11 @@
 #include "entmax_row.h"
 #include "budget.h"
 #include "normmax.h"
+#include "power_backward.h"
+#include "renyimax.h"
 #include "scratch.h"
 #include "simd.h"
+#include "sq_pnorm_max.h"
 #include "table.h"
 
 namespace fenchel {
@@ -117,6 +120,24 @@ int budget_forward(const T* x, T* p, const Layout& at) {
                              });
 }
 
+template <class T>
+int sq_pnorm_max_forward(const T* x, T* p, const Layout& at) {
+  return for_contiguous_rows(x, p, at, squared_norm_scratch_bytes(at.n),
+                             [&](int64_t row, const T* in, T* out, void* memory) {
+                               sq_pnorm_max_row(in, at.n, at.parameter_of(row), out,
+                                                static_cast<double*>(memory));
+                             });
+}
+
+template <class T>
+int renyimax_forward(const T* x, T* p, const Layout& at) {
+  return for_contiguous_rows(x, p, at, at.n * sizeof(double),
+                             [&](int64_t row, const T* in, T* out, void* memory) {
+                               renyimax_row(in, at.n, at.parameter_of(row), out,
+                                            static_cast<double*>(memory));
+                             });
+}
+
 // work(row, p_row, g_row, out_row, memory) on contiguous rows.
 template <class T, class Work>
 int for_contiguous_pairs(const T* p, const T* g, T* out, const Layout& at, size_t bytes,
@@ -199,6 +220,29 @@ int budget_backward(const T* p, const T* g, T* grad_x, double* grad_k, const Lay
   return for_contiguous_pairs(
       p, g, grad_x, at, 0, [&](int64_t row, const T* value, const T* grad, T* out, void*) {
         budget_backward_row(value, grad, at.n, out, grad_k == nullptr ? nullptr : grad_k + row);
+      });
+}
+
+// These two parameters are numbers and have no gradient: NaN, if asked for one.
+template <class T>
+int sq_pnorm_max_backward(const T* p, const T* g, T* grad_x, double* grad_q, const Layout& at) {
+  return for_contiguous_pairs(
+      p, g, grad_x, at, at.n * sizeof(double),
+      [&](int64_t row, const T* value, const T* grad, T* out, void* memory) {
+        sq_pnorm_max_backward_row(value, grad, at.n, at.parameter_of(row), out,
+                                  static_cast<double*>(memory));
+        if (grad_q != nullptr) grad_q[row] = kNaN<double>;
+      });
+}
+
+template <class T>
+int renyimax_backward(const T* p, const T* g, T* grad_x, double* grad_beta, const Layout& at) {
+  return for_contiguous_pairs(
+      p, g, grad_x, at, at.n * sizeof(double),
+      [&](int64_t row, const T* value, const T* grad, T* out, void* memory) {
+        renyimax_backward_row(value, grad, at.n, at.parameter_of(row), out,
+                              static_cast<double*>(memory));
+        if (grad_beta != nullptr) grad_beta[row] = kNaN<double>;
       });
 }
 
@@ -339,8 +383,9 @@ void list_to_dense(const T* scale, const int64_t* starts, const int32_t* indices
 template <class T>
 constexpr Kernels<T> kernels() {
   return {entmax_forward<T>, entmax_backward<T>, normmax_forward<T>, normmax_backward<T>,
-          budget_forward<T>, budget_backward<T>, entmax_sparse<T>,   entmax_loss<T>,
-          list_to_dense<T>};
+          sq_pnorm_max_forward<T>, sq_pnorm_max_backward<T>, renyimax_forward<T>,
+          renyimax_backward<T>, budget_forward<T>, budget_backward<T>, entmax_sparse<T>,
+          entmax_loss<T>, list_to_dense<T>};
 }
 
 #define FENCHEL_NAME_(isa) #isa

@@ -34,6 +34,10 @@ struct Kernels {
   int (*entmax_backward)(const T* p, const T* grad, T* grad_x, double* grad_alpha, const Layout&);
   int (*normmax_forward)(const T* x, T* p, const Layout&);
   int (*normmax_backward)(const T* p, const T* grad, T* grad_x, double* grad_alpha, const Layout&);
+  int (*sq_pnorm_max_forward)(const T* x, T* p, const Layout&);
+  int (*sq_pnorm_max_backward)(const T* p, const T* grad, T* grad_x, double* grad_q, const Layout&);
+  int (*renyimax_forward)(const T* x, T* p, const Layout&);
+  int (*renyimax_backward)(const T* p, const T* grad, T* grad_x, double* grad_beta, const Layout&);
   int (*budget_forward)(const T* x, T* p, const Layout&);
   int (*budget_backward)(const T* p, const T* grad, T* grad_x, double* grad_k, const Layout&);
   int (*entmax_sparse)(const T* x, const Layout&, int64_t* sizes, double* threshold,

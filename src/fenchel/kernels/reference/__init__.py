@@ -1,4 +1,4 @@
-"""Simplex maps in plain torch: any device, any layout, no sort. The definition of correct.
+"""Simplex maps in plain torch: any device, any layout. The definition of correct.
 
 Every function takes floating ``x`` (float32 or float64), a parameter (a Python float, or a tensor
 that broadcasts against ``x`` with size 1 along ``dim``) and ``dim``. ``-inf`` is a mask, a fully
@@ -8,6 +8,8 @@ masked row is all zeros, and a row with NaN or +inf is all NaN. One file a map.
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
 from fenchel.kernels.reference._normmax import normmax
+from fenchel.kernels.reference._renyimax import renyimax
 from fenchel.kernels.reference._sparse import sparse_entmax
+from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 
-__all__ = ["budget", "entmax", "normmax", "sparse_entmax"]
+__all__ = ["budget", "entmax", "normmax", "renyimax", "sparse_entmax", "sq_pnorm_max"]

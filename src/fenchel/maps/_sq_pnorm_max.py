@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import check_number, check_positive
+from fenchel.maps._family import Family, Parameter
+from fenchel.maps._power_jacobian import power_product, power_sum
+from fenchel.maps._prepare import apply, prepare
+
+
+def sq_pnorm_max(
+    scores: Tensor,
+    p: float = 1.5,
+    gamma: float = 1.0,
+    dim: int = -1,
+    *,
+    mask: Tensor | None = None,
+) -> Tensor:
+    r"""The sparse map of the squared norm: sparsemax with another exponent.
+
+    .. math::
+        \operatorname{sq-pnorm-max}(\theta) = \arg\max_{\mu \in \triangle}
+        \langle \theta, \mu \rangle - \frac{\gamma}{2} \|\mu\|_p^2, \qquad
+        \mu_i \propto [\theta_i / \gamma - \tau]_+^{1/(p - 1)}
+
+    At :math:`p = 2` it is sparsemax. Towards 1 (argmax, ties sharing) fewer entries get more of the
+    mass; above 2 more of them get similar mass, up to ∞, where all but the last ones of the support
+    get the same. One-hot exactly when the best score leads by ``gamma`` or more, whatever ``p``.
+    Take :func:`entmax` if the exponent should be learned. ``-inf`` is a mask; a fully masked row is
+    all zeros; a row with NaN or ``+inf`` is all NaN.
+
+    Args:
+        scores: any shape, floating dtype.
+        p: exponent of the norm, a number in [1, ∞].
+        gamma: weight of the norm, a positive number: a temperature, f(scores / gamma).
+        dim: axis to normalise.
+        mask: broadcastable boolean, True where an entry may receive mass.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``.
+
+    Example:
+        >>> sq_pnorm_max(torch.tensor([-2.0, 0.0, 0.5]))
+        tensor([0.0000, 0.1526, 0.8474])
+
+    References:
+        Niculae & Blondel. A Regularized Framework for Sparse and Structured Neural Attention.
+        NeurIPS 2017.
+    """
+    scores, dim = prepare("sq_pnorm_max", scores, dim, mask)
+    exponent = check_number("sq_pnorm_max", "p", p, 1.0, _MEANING)
+    temperature = check_positive("sq_pnorm_max", "gamma", gamma, sys.float_info.max, _POSITIVE)
+    return apply(SQ_PNORM_MAX, scores, exponent, dim, temperature)
+
+
+_MEANING = "(1 is argmax, 2 is sparsemax)"
+_POSITIVE = "a positive finite number"
+
+
+# Derivatives of sq_pnorm_max from its output, whose exponent is called q here.
+#
+# The Hessian of :math:`\|\mu\|_q^2 / 2` is :math:`(q-1) N^{2-q} \operatorname{diag}(\mu^{q-2}) +
+# (2-q) N^{2-2q} \mu^{q-1} (\mu^{q-1})^\top`, :math:`N = \|\mu\|_q`; its inverse is that of
+# _power_jacobian.py over :math:`(q-1) N^2`. q = 1 is flat. At q = ∞ the k entries with the largest
+# mass have :math:`\sum_{i \le k} (\theta_i - \tau)` each, and the m entries at the threshold (in
+# general one) what is left: with v = 1 on the first and -k/m on the second, J is :math:`v v^\top`.
+# Without an entry at the threshold all mass is 1/k, and J is 0.
+
+
+def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
+    if not isinstance(parameter, Tensor):
+        if parameter == 1:
+            return p - p + torch.zeros_like(vector)
+        if parameter > _LARGEST:
+            return _product_at_infinity(p, vector, dim)
+        return _product(p, parameter, vector, dim)
+    smooth = (parameter > 1) & (parameter <= _LARGEST)
+    product = _product(p, torch.where(smooth, parameter, 2.0), vector, dim)
+    product = torch.where(parameter > _LARGEST, _product_at_infinity(p, vector, dim), product)
+    return torch.where(parameter == 1, p - p, product)
+
+
+_LARGEST = 1e18  # as in the kernels: what is above is taken for infinite
+
+
+def _product(p: Tensor, q: Parameter, vector: Tensor, dim: int) -> Tensor:
+    peak, _, powers = power_sum(p, q, dim)
+    squared_norm = peak * peak * (2 / q * powers.log()).exp()
+    return power_product(p, q, 2 - q, vector, dim) / ((q - 1) * squared_norm)
+
+
+def _product_at_infinity(p: Tensor, vector: Tensor, dim: int) -> Tensor:
+    top = p == p.amax(dim, keepdim=True)
+    last = (p != 0) & ~top
+    count = last.sum(dim, keepdim=True)
+    ratio = (top & (p != 0)).sum(dim, keepdim=True) / count.clamp(min=1)
+    direction = torch.where(last, -ratio, torch.where(top, 1.0, 0.0)).to(p.dtype)
+    direction = torch.where((count == 0) | (p == 0), 0.0, direction) + (p - p)
+    along = direction * torch.where(p == 0, 0.0, vector)
+    return direction * along.sum(dim, keepdim=True)
+
+
+SQ_PNORM_MAX = Family(
+    "sq_pnorm_max",
+    _jacobian_product,
+    None,
+    fuses=lambda p: False,
+)
