@@ -69,12 +69,14 @@ class Regularizer(ABC):
 
     def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
         """The value of the loss at p = predict(scores), shape (*rows); no graph is wanted."""
-        scores, p, target = (_wide(x) for x in (scores, p, target))
+        scores, p, target = (wide(x) for x in (scores, p, target))
         gap = (p - target) * (scores - finite_top(scores))
         # An entry without mass on either side says nothing, not even -inf.
         gap = torch.where((p == 0) & (target == 0), 0.0, gap)
         value = gap.sum(-1) + self._omega(target) - self._omega(p)
-        return torch.where(value < 0, 0.0, value)  # rounding; a NaN stays
+        value = torch.where(value < 0, 0.0, value)  # rounding; a NaN stays
+        impossible = ((target != 0) & (scores == -math.inf)).any(-1)
+        return torch.where(impossible, math.inf, value)
 
     # ------------------------------------------------------------------ what users call
 
@@ -204,7 +206,7 @@ class Regularizer(ABC):
         return f"{type(self).__name__}.{method}".rstrip(".")
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     return x.float() if x.device.type == "mps" else x.double()
 
 

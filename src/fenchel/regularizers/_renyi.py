@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number
 from fenchel.maps import renyimax
-from fenchel.regularizers._base import Regularizer
+from fenchel.regularizers._base import Regularizer, wide
 
 
 class Renyi(Regularizer):
@@ -60,8 +60,18 @@ class Renyi(Regularizer):
     def _predict(self, scores: Tensor) -> Tensor:
         return renyimax(scores, self.beta)
 
+    def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
+        # 1/(1 - beta) enlarges what rounding took from the sum of p.
+        return super()._divergence(scores, _normalised(p), _normalised(target))
+
     def __repr__(self) -> str:
         return f"Renyi(beta={self.beta:g})"
 
 
 _MEANING = "(it lies in (0, 1], 1 is Shannon's entropy)"
+
+
+def _normalised(p: Tensor) -> Tensor:
+    p = wide(p)
+    total = p.sum(-1, keepdim=True)
+    return p / torch.where(total == 0, 1.0, total)
