@@ -56,7 +56,7 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
             byref(handle),
         )
     )
-    indices, values = _take("sparse_take", handle, int(starts[-1]), x.dtype, torch.int64)
+    indices, values = take("sparse_take", handle, int(starts[-1]), x.dtype, torch.int64)
     return indices, values, sizes, threshold
 
 
@@ -71,7 +71,7 @@ def entmax_loss(x: Tensor, alpha: Parameter, target: Tensor, with_slope: bool) -
     sizes, starts = _counts(x)
     handle = c_void_p()
     loss, slope = _run_loss(x, alpha, target, with_slope, sizes, starts, handle)
-    indices, values = _take("sparse_take32", handle, int(starts[-1]), x.dtype, torch.int32)
+    indices, values = take("sparse_take32", handle, int(starts[-1]), x.dtype, torch.int32)
     return loss, slope, starts, indices, values
 
 
@@ -135,7 +135,7 @@ def _counts(x: Tensor) -> tuple[Tensor, Tensor]:
     return sizes, torch.empty(sizes.numel() + 1, dtype=torch.int64)
 
 
-def _take(
+def take(
     function: str, handle: c_void_p, total: int, dtype: torch.dtype, index: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     take = _functions[function, dtype]

@@ -90,9 +90,8 @@ void release(SparseResult<T>* result) {
 
 // Runs `find(parts, n_parts)` and keeps what it finds until it is taken.
 template <class T, class Find>
-int keep_nonzeros(const Layout& at, const int64_t* sizes, int64_t* starts, void** handle,
+int keep_nonzeros(int64_t rows, int n_parts, const int64_t* sizes, int64_t* starts, void** handle,
                   const Find& find) {
-  const int n_parts = threads_for(at.rows() * at.n);
   const size_t bytes = sizeof(SparseResult<T>) + n_parts * sizeof(SparsePart<T>);
   auto* result = static_cast<SparseResult<T>*>(std::calloc(1, bytes));
   if (result == nullptr) return 1;
@@ -102,9 +101,30 @@ int keep_nonzeros(const Layout& at, const int64_t* sizes, int64_t* starts, void*
     return 1;
   }
   starts[0] = 0;
-  for (int64_t row = 0; row < at.rows(); ++row) starts[row + 1] = starts[row] + sizes[row];
+  for (int64_t row = 0; row < rows; ++row) starts[row + 1] = starts[row] + sizes[row];
   *handle = result;
   return 0;
+}
+
+AttentionShape attention_shape(const int64_t* n, double scale) {
+  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], {n[9], n[10], n[11], n[12]}, scale};
+}
+
+template <class T>
+int attend(const T* query, const T* key, const T* value, const void* mask,
+           const AttentionShape& at, const double* alpha, int64_t alpha_stride, T* out,
+           int64_t* sizes, int64_t* starts, void** handle) {
+  const int64_t rows = at.batch * at.heads * at.queries;
+  const int64_t work = rows * at.keys * at.d;
+  // More parts than threads: causal rows differ in length.
+  const int64_t wanted = threads_for(work) == 1 ? 1 : 16 * threads_for(work);
+  const int parts_count = static_cast<int>(std::max<int64_t>(1, std::min(wanted, rows)));
+  const auto find = [&](SparsePart<T>* parts, int n_parts) {
+    return kernels<T>().attention_forward(query, key, value, mask, at, alpha, alpha_stride, out,
+                                          sizes, parts, n_parts);
+  };
+  if (handle == nullptr) return find(nullptr, parts_count);
+  return keep_nonzeros<T>(rows, parts_count, sizes, starts, handle, find);
 }
 
 template <class T, class Index>
@@ -163,7 +183,8 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
     const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
       return fenchel::kernels<T>().entmax_sparse(x, at, sizes, threshold, parts, n_parts);       \
     };                                                                                           \
-    return fenchel::keep_nonzeros<T>(at, sizes, starts, handle, find);                           \
+    return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, starts,  \
+                                      handle, find);                           \
   }                                                                                              \
   FENCHEL_API void fenchel_sparse_take_##suffix(void* handle, int64_t* indices, T* values) {     \
     fenchel::take<T>(handle, indices, values);                                                   \
@@ -183,12 +204,56 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
       return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, parts, n_parts); \
     };                                                                                           \
     if (handle == nullptr) return find(nullptr, fenchel::threads_for(at.rows() * at.n));         \
-    return fenchel::keep_nonzeros<T>(at, sizes, starts, handle, find);                           \
+    return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, starts,  \
+                                      handle, find);                           \
   }                                                                                              \
   FENCHEL_API void fenchel_list_to_dense_##suffix(                                               \
       const T* scale, const int64_t* starts, const int32_t* indices, const T* values, T* out,    \
       int64_t rows, int64_t n) {                                                                 \
     fenchel::kernels<T>().list_to_dense(scale, starts, indices, values, out, rows, n);           \
+  }
+
+#define FENCHEL_PRODUCTS(suffix, T)                                                              \
+  FENCHEL_API void fenchel_list_times_matrix_##suffix(                                           \
+      const T* scale, const int64_t* starts, const int32_t* indices, const T* values,            \
+      const T* matrix, T* out, int64_t rows, int64_t d) {                                        \
+    fenchel::kernels<T>().list_times_matrix(scale, starts, indices, values, matrix, out, rows, d); \
+  }                                                                                              \
+  FENCHEL_API void fenchel_transpose_list_##suffix(                                              \
+      const T* scale, const int64_t* starts, const int32_t* indices, const T* values,            \
+      int64_t rows, int64_t n, int64_t* column_starts, int32_t* column_rows, T* column_values) { \
+    fenchel::kernels<T>().transpose_list(scale, starts, indices, values, rows, n, column_starts, \
+                                         column_rows, column_values);                            \
+  }
+
+// A shape is 13 integers in the order of AttentionShape and a scale. Without `handle`, no nonzeros.
+#define FENCHEL_ATTENTION(suffix, T)                                                             \
+  FENCHEL_API int fenchel_attention_forward_##suffix(                                            \
+      const T* query, const T* key, const T* value, const void* mask, const int64_t* shape,      \
+      double scale, const double* alpha, int64_t alpha_stride, T* out, int64_t* sizes,           \
+      int64_t* starts, void** handle) {                                                          \
+    const auto at = fenchel::attention_shape(shape, scale);                                      \
+    return fenchel::attend<T>(query, key, value, mask, at, alpha, alpha_stride, out, sizes,      \
+                              starts, handle);                                                   \
+  }                                                                                              \
+  FENCHEL_API int fenchel_attention_backward_##suffix(                                           \
+      const T* query, const T* key, const T* value, const T* grad_out, const int64_t* shape,     \
+      double scale, const double* alpha, int64_t alpha_stride, const int64_t* starts,            \
+      const int32_t* indices, const T* p, const T* factor, T* grad_scores, T* grad_query,        \
+      T* grad_key, T* grad_value, double* grad_alpha) {                                          \
+    const auto at = fenchel::attention_shape(shape, scale);                                      \
+    const auto& run = fenchel::kernels<T>();                                                     \
+    return run.attention_backward_rows(query, key, value, grad_out, at, alpha, alpha_stride,     \
+                                       starts, indices, p, factor, grad_query, grad_scores,      \
+                                       grad_alpha) |                                             \
+           run.attention_backward_columns(query, grad_out, at, starts, indices, p, factor,       \
+                                          grad_scores, grad_key, grad_value);                    \
+  }                                                                                              \
+  FENCHEL_API void fenchel_attention_output_##suffix(                                            \
+      const T* value, const int64_t* shape, const int64_t* starts, const int32_t* indices,       \
+      const T* weights, T* out) {                                                                \
+    fenchel::kernels<T>().attention_output(value, fenchel::attention_shape(shape, 1.0), starts,  \
+                                           indices, weights, out);                               \
   }
 
 FENCHEL_MAP(entmax, f32, float)
@@ -205,3 +270,7 @@ FENCHEL_SPARSE(f32, float)
 FENCHEL_SPARSE(f64, double)
 FENCHEL_LOSS(f32, float)
 FENCHEL_LOSS(f64, double)
+FENCHEL_PRODUCTS(f32, float)
+FENCHEL_PRODUCTS(f64, double)
+FENCHEL_ATTENTION(f32, float)
+FENCHEL_ATTENTION(f64, double)

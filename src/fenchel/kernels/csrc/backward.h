@@ -147,6 +147,30 @@ inline void entmax_backward_steep(const T* p, const T* g, int64_t n, double alph
   }
 }
 
+// grad_x for any alpha, by the path of its kind.
+template <class T>
+inline void entmax_backward_any(const T* p, const T* g, int64_t n, double alpha, T* out,
+                                   int32_t* live) {
+  switch (kind_of(alpha)) {
+    case Kind::kSoftmax:
+      return entmax_backward_row<T, Kind::kSoftmax>(p, g, n, alpha, out, live);
+    case Kind::kSquare:
+      return entmax_backward_row<T, Kind::kSquare>(p, g, n, alpha, out, live);
+    case Kind::kLinear:
+      return entmax_backward_row<T, Kind::kLinear>(p, g, n, alpha, out, live);
+    case Kind::kWhole4:
+      return entmax_backward_row<T, Kind::kWhole4>(p, g, n, alpha, out, live);
+    case Kind::kSteep:
+      return entmax_backward_steep(p, g, n, alpha, out);
+    case Kind::kArgmax:
+    case Kind::kInvalid:  // argmax is flat; a NaN row (alpha below 1) stays NaN
+      for (int64_t j = 0; j < n; ++j) out[j] = p[j] - p[j];
+      return;
+    default:
+      return entmax_backward_row<T, Kind::kGeneral>(p, g, n, alpha, out, live);
+  }
+}
+
 // (exp(-y) - 1 + y) / y^2 for y <= 0, also near 0.
 inline double second_remainder(double y) {
   if (y < -0.5) return (std::expm1(-y) + y) / (y * y);

@@ -1,89 +1,23 @@
 // All kernels, compiled once per instruction set. Each runs over rows in parallel; a row's result
 // depends on nothing but the row, its parameter and n.
-#include <algorithm>
-#include <atomic>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
+#include "attention.h"
 #include "backward.h"
 #include "entmax_lanes.h"
 #include "entmax_loss.h"
 #include "entmax_row.h"
 #include "budget.h"
+#include "list_products.h"
+#include "nonzeros.h"
 #include "normmax.h"
 #include "power_backward.h"
 #include "renyimax.h"
-#include "scratch.h"
+#include "rows.h"
 #include "simd.h"
 #include "sq_pnorm_max.h"
 #include "table.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
-
-// Calls work(first_row, count, memory) for groups of up to `group` rows, each thread with
-// `bytes` bytes of scratch.
-template <class Work>
-int for_rows(const Layout& at, int64_t group, size_t bytes, const Work& work) {
-  const int64_t rows = at.rows(), groups = (rows + group - 1) / group;
-  const int threads = threads_for(rows * at.n);
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-  for (int64_t i = 0; i < groups; ++i) {
-    void* memory = scratch().reserve(bytes);
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
-    }
-    work(i * group, std::min(group, rows - i * group), memory);
-  }
-  return failed;
-}
-
-// Rows whose entries are not adjacent are worked on in groups that share cache lines.
-constexpr int64_t kColumnGroup = 16;
-
-// work(row, x_row, out_row, memory) on contiguous rows, copied to and from scratch where needed.
-template <class T, class Work>
-int for_contiguous_rows(const T* x, T* out, const Layout& at, size_t bytes, const Work& work) {
-  const int64_t n = at.n;
-  if (at.inner == 1) {
-    return for_rows(at, 1, bytes, [&](int64_t row, int64_t, void* memory) {
-      work(row, x + row * n, out + row * n, memory);
-    });
-  }
-  const size_t copies = (2 * kColumnGroup * n * sizeof(T) + 63) / 64 * 64;
-  return for_rows(at, kColumnGroup, copies + bytes, [&](int64_t row, int64_t count, void* memory) {
-    T* in = static_cast<T*>(memory);
-    T* result = in + kColumnGroup * n;
-    void* rest = static_cast<char*>(memory) + copies;
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t r = 0; r < count; ++r) in[r * n + j] = x[at.start(row + r) + j * at.inner];
-    }
-    for (int64_t r = 0; r < count; ++r) work(row + r, in + r * n, result + r * n, rest);
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t r = 0; r < count; ++r) out[at.start(row + r) + j * at.inner] = result[r * n + j];
-    }
-  });
-}
-
-// Fresh memory of this size comes from the kernel page by page, at a cost above that of the map;
-// huge pages, where the machine grants them on request, take most of that away.
-inline void ask_for_huge_pages(void* memory, int64_t bytes) {
-#if defined(__linux__)
-  constexpr intptr_t kHugePage = intptr_t(1) << 21;
-  if (bytes < 4 * kHugePage) return;
-  const intptr_t address = reinterpret_cast<intptr_t>(memory);
-  const intptr_t first = (address + kHugePage - 1) / kHugePage * kHugePage;
-  const intptr_t last = (address + bytes) / kHugePage * kHugePage;
-  madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // only advice: may fail
-#else
-  (void)memory;
-  (void)bytes;
-#endif
-}
 
 template <class T>
 int entmax_forward(const T* x, T* p, const Layout& at) {
@@ -138,38 +72,6 @@ int renyimax_forward(const T* x, T* p, const Layout& at) {
                              });
 }
 
-// work(row, p_row, g_row, out_row, memory) on contiguous rows.
-template <class T, class Work>
-int for_contiguous_pairs(const T* p, const T* g, T* out, const Layout& at, size_t bytes,
-                         const Work& work) {
-  const int64_t n = at.n;
-  if (at.inner == 1) {
-    return for_rows(at, 1, bytes, [&](int64_t row, int64_t, void* memory) {
-      work(row, p + row * n, g + row * n, out + row * n, memory);
-    });
-  }
-  const size_t copies = (3 * kColumnGroup * n * sizeof(T) + 63) / 64 * 64;
-  return for_rows(at, kColumnGroup, copies + bytes, [&](int64_t row, int64_t count, void* memory) {
-    T* first = static_cast<T*>(memory);
-    T* second = first + kColumnGroup * n;
-    T* result = second + kColumnGroup * n;
-    void* rest = static_cast<char*>(memory) + copies;
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t r = 0; r < count; ++r) {
-        const int64_t from = at.start(row + r) + j * at.inner;
-        first[r * n + j] = p[from];
-        second[r * n + j] = g[from];
-      }
-    }
-    for (int64_t r = 0; r < count; ++r) {
-      work(row + r, first + r * n, second + r * n, result + r * n, rest);
-    }
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t r = 0; r < count; ++r) out[at.start(row + r) + j * at.inner] = result[r * n + j];
-    }
-  });
-}
-
 template <class T>
 int entmax_backward(const T* p, const T* g, T* grad_x, double* grad_alpha, const Layout& at) {
   const int64_t n = at.n;
@@ -178,30 +80,7 @@ int entmax_backward(const T* p, const T* g, T* grad_x, double* grad_alpha, const
       p, g, grad_x, at, (n + 1) * sizeof(int32_t),
       [&](int64_t row, const T* value, const T* grad, T* out, void* memory) {
         const double alpha = at.parameter_of(row);
-        int32_t* live = static_cast<int32_t*>(memory);
-        switch (kind_of(alpha)) {
-          case Kind::kSoftmax:
-            entmax_backward_row<T, Kind::kSoftmax>(value, grad, n, alpha, out, live);
-            break;
-          case Kind::kSquare:
-            entmax_backward_row<T, Kind::kSquare>(value, grad, n, alpha, out, live);
-            break;
-          case Kind::kLinear:
-            entmax_backward_row<T, Kind::kLinear>(value, grad, n, alpha, out, live);
-            break;
-          case Kind::kWhole4:
-            entmax_backward_row<T, Kind::kWhole4>(value, grad, n, alpha, out, live);
-            break;
-          case Kind::kSteep:
-            entmax_backward_steep(value, grad, n, alpha, out);
-            break;
-          case Kind::kArgmax:
-          case Kind::kInvalid:  // argmax is flat; a NaN row (alpha below 1) stays NaN
-            for (int64_t j = 0; j < n; ++j) out[j] = value[j] - value[j];
-            break;
-          default:
-            entmax_backward_row<T, Kind::kGeneral>(value, grad, n, alpha, out, live);
-        }
+        entmax_backward_any(value, grad, n, alpha, out, static_cast<int32_t*>(memory));
         if (grad_alpha != nullptr) grad_alpha[row] = entmax_grad_alpha(value, grad, n, alpha);
       });
 }
@@ -244,77 +123,6 @@ int renyimax_backward(const T* p, const T* g, T* grad_x, double* grad_beta, cons
                               static_cast<double*>(memory));
         if (grad_beta != nullptr) grad_beta[row] = kNaN<double>;
       });
-}
-
-// Appends the nonzeros of a row to a part; false when memory is out.
-template <class T>
-bool append_row(const ListedRow<T>& row, SparsePart<T>* part) {
-  const int64_t needed = part->count + row.count;
-  if (needed > part->capacity) {
-    const int64_t capacity = std::max<int64_t>({1024, 2 * part->capacity, needed});
-    void* indices = std::realloc(part->indices, capacity * sizeof(int32_t));
-    if (indices == nullptr) return false;
-    part->indices = static_cast<int32_t*>(indices);
-    void* values = std::realloc(part->values, capacity * sizeof(T));
-    if (values == nullptr) return false;
-    part->values = static_cast<T*>(values);
-    part->capacity = capacity;
-  }
-  std::memcpy(part->indices + part->count, row.indices, row.count * sizeof(int32_t));
-  std::memcpy(part->values + part->count, row.values, row.count * sizeof(T));
-  part->count = needed;
-  return true;
-}
-
-// Calls work(row, alpha, nonzeros, part) for every row (contiguous, in order, dealt to the parts in
-// order, so that the parts joined are the rows in order) until it says false: memory is out. Rows
-// that `wanted` does not name are skipped.
-template <class T, class Wanted, class Work>
-int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted, const Work& work) {
-  const int64_t rows = at.rows(), n = at.n;
-  const bool is_short = n <= kShortRow;
-  const size_t listed = (RowScratch<T>::bytes(n) + 63) / 64 * 64;
-  const size_t dense = (kLanes<T> * n * sizeof(T) + 63) / 64 * 64;
-  const size_t bytes = is_short ? listed + dense + lane_scratch_bytes<T>(n) : listed;
-  const ShortRows<T> shared(n);
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(n_parts) schedule(static) if (n_parts > 1)
-  for (int part = 0; part < n_parts; ++part) {
-    void* memory = scratch().reserve(bytes);
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
-    }
-    const RowScratch<T> mine(memory, n);
-    const int64_t first = rows * part / n_parts, last = rows * (part + 1) / n_parts;
-    const auto finish = [&](int64_t row, ListedRow<T>& list) {
-      return work(row, at.parameter_of(row), list, part);
-    };
-    if (is_short) {  // the same path as the dense map: the same digits
-      T* group = reinterpret_cast<T*>(static_cast<char*>(memory) + listed);
-      void* rest = static_cast<char*>(memory) + listed + dense;
-      for (int64_t row = first; row < last && !failed; row += kLanes<T>) {
-        const int count = static_cast<int>(std::min<int64_t>(kLanes<T>, last - row));
-        const double* parameter = at.parameter + row * at.parameter_stride;
-        const Layout rows_here{count, n, 1, parameter, at.parameter_stride};
-        entmax_group(x + row * n, group, rows_here, shared, 0, count, rest);
-        for (int i = 0; i < count && !failed; ++i) {
-          if (!wanted(row + i)) continue;
-          ListedRow<T> list(mine, n);
-          list.list(group + i * n);
-          if (!finish(row + i, list)) failed = 1;
-        }
-      }
-      continue;
-    }
-    for (int64_t row = first; row < last && !failed; ++row) {
-      if (!wanted(row)) continue;
-      ListedRow<T> list(mine, n);
-      entmax_row(x + row * n, n, at.parameter_of(row), list, mine);
-      if (!finish(row, list)) failed = 1;
-    }
-  }
-  return failed;
 }
 
 // The score above which entries of a row are in the support, from any of them: the largest.
@@ -364,28 +172,14 @@ int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, do
       });
 }
 
-// Listed rows, each times its own scale, as dense rows.
-template <class T>
-void list_to_dense(const T* scale, const int64_t* starts, const int32_t* indices, const T* values,
-                   T* out, int64_t rows, int64_t n) {
-  ask_for_huge_pages(out, rows * n * static_cast<int64_t>(sizeof(T)));
-  const int threads = threads_for(rows * n);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-  for (int64_t row = 0; row < rows; ++row) {
-    T* dense = out + row * n;
-    std::memset(dense, 0, n * sizeof(T));
-    for (int64_t i = starts[row]; i < starts[row + 1]; ++i) {
-      dense[indices[i]] = scale[row] * values[i];
-    }
-  }
-}
-
 template <class T>
 constexpr Kernels<T> kernels() {
   return {entmax_forward<T>, entmax_backward<T>, normmax_forward<T>, normmax_backward<T>,
           sq_pnorm_max_forward<T>, sq_pnorm_max_backward<T>, renyimax_forward<T>,
           renyimax_backward<T>, budget_forward<T>, budget_backward<T>, entmax_sparse<T>,
-          entmax_loss<T>, list_to_dense<T>};
+          entmax_loss<T>, list_to_dense<T>, list_times_matrix<T>, transpose_list<T>,
+          attention_forward<T>, attention_backward_rows<T>, attention_backward_columns<T>,
+          attention_output<T>};
 }
 
 #define FENCHEL_NAME_(isa) #isa

@@ -20,6 +20,18 @@ struct Layout {
   int64_t start(int64_t row) const { return row / inner * n * inner + row % inner; }
 };
 
+// Queries, keys and values are (batch, heads, length, width), contiguous; `heads` of queries share
+// `kv_heads` of keys and values in equal groups.
+struct AttentionShape {
+  int64_t batch, heads, kv_heads, queries, keys, d, d_value;
+  int64_t causal;        // query i sees keys 0 to i
+  int64_t mask_kind;     // 0 none, 1 one byte an entry (0 = out), 2 added to the scores
+  int64_t mask_strides[4];
+  double scale;
+
+  int64_t kv_head(int64_t b, int64_t h) const { return b * kv_heads + h / (heads / kv_heads); }
+};
+
 // Nonzeros of consecutive rows, as one thread found them; a list in row order.
 template <class T>
 struct SparsePart {
@@ -46,6 +58,25 @@ struct Kernels {
                      int64_t* sizes, SparsePart<T>* parts, int n_parts);
   void (*list_to_dense)(const T* scale, const int64_t* starts, const int32_t* indices,
                         const T* values, T* out, int64_t rows, int64_t n);
+  void (*list_times_matrix)(const T* scale, const int64_t* starts, const int32_t* indices,
+                            const T* values, const T* matrix, T* out, int64_t rows, int64_t d);
+  void (*transpose_list)(const T* scale, const int64_t* starts, const int32_t* indices,
+                         const T* values, int64_t rows, int64_t n, int64_t* column_starts,
+                         int32_t* column_rows, T* column_values);
+  int (*attention_forward)(const T* query, const T* key, const T* value, const void* mask,
+                           const AttentionShape&, const double* alpha, int64_t alpha_stride, T* out,
+                           int64_t* sizes, SparsePart<T>* parts, int n_parts);
+  int (*attention_backward_rows)(const T* query, const T* key, const T* value, const T* grad_out,
+                                 const AttentionShape&, const double* alpha, int64_t alpha_stride,
+                                 const int64_t* starts, const int32_t* indices, const T* p,
+                                 const T* factor, T* grad_query, T* grad_scores,
+                                 double* grad_alpha);
+  int (*attention_backward_columns)(const T* query, const T* grad_out, const AttentionShape&,
+                                    const int64_t* starts, const int32_t* indices, const T* p,
+                                    const T* factor, const T* grad_scores, T* grad_key,
+                                    T* grad_value);
+  void (*attention_output)(const T* value, const AttentionShape&, const int64_t* starts,
+                           const int32_t* indices, const T* weights, T* out);
 };
 
 struct Table {
