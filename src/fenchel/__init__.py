@@ -7,7 +7,13 @@ from fenchel import metrics, nn
 from fenchel._checks import FenchelError
 from fenchel.distributions import SparseCategorical
 from fenchel.kernels import Backends, backends, use_backend
-from fenchel.losses import entmax15_loss, entmax_loss, fenchel_young_loss, sparsemax_loss
+from fenchel.losses import (
+    entmax15_loss,
+    entmax_loss,
+    fenchel_young_loss,
+    linear_entmax_loss,
+    sparsemax_loss,
+)
 from fenchel.maps import (
     SparseRows,
     budget,
@@ -57,6 +63,7 @@ __all__ = [
     "entmax15_loss",
     "entmax_loss",
     "fenchel_young_loss",
+    "linear_entmax_loss",
     "metrics",
     "nn",
     "normmax",

@@ -8,5 +8,17 @@ from fenchel.kernels._dispatch import (
     run_sparse,
     use_backend,
 )
+from fenchel.kernels._lists import Lists, join, times_matrix, transpose
 
-__all__ = ["Backends", "backends", "choose_backend", "run", "run_sparse", "use_backend"]
+__all__ = [
+    "Backends",
+    "Lists",
+    "backends",
+    "choose_backend",
+    "join",
+    "run",
+    "run_sparse",
+    "times_matrix",
+    "transpose",
+    "use_backend",
+]

@@ -4,6 +4,7 @@ from fenchel.losses._cross_entropy_shape import check_index, check_reduction, ch
 from fenchel.losses._entmax15_loss import entmax15_loss
 from fenchel.losses._entmax_loss import entmax_loss
 from fenchel.losses._fenchel_young import fenchel_young_loss
+from fenchel.losses._linear_entmax_loss import linear_entmax_loss
 from fenchel.losses._sparsemax_loss import sparsemax_loss
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "entmax15_loss",
     "entmax_loss",
     "fenchel_young_loss",
+    "linear_entmax_loss",
     "sparsemax_loss",
 ]

@@ -45,14 +45,14 @@ def rowwise(
     target = check_target(name, target, scores, dim)
     check_reduction(name, reduction)
     smoothing = check_smoothing(name, label_smoothing)
-    weight = _check_weight(name, weight, scores, dim)
+    weight = check_weight(name, weight, scores, dim)
     omega, rows, dtype = omega._on_rows(name, scores, dim)
     if is_index(target):
         kept = target != check_index(name, ignore_index)
         target = torch.where(kept, target, IGNORED)
         check_indices(name, target, rows.shape[-1])
         counts = kept.to(rows.dtype) if weight is None else _weights_of(weight, target, kept)
-        _warn_if_none_kept(name, kept, reduction)
+        warn_if_none_kept(name, kept, reduction)
     else:
         target = target.movedim(dim, -1).to(rows.dtype)
         omega._check_values(name, target)
@@ -64,7 +64,7 @@ def rowwise(
         losses = omega._loss(rows, target)
         if weight is not None and counts is not None:
             losses = losses * counts
-    return _reduce(losses, counts, reduction).to(_result_dtype(scores, dtype))
+    return reduce(losses, counts, reduction).to(_result_dtype(scores, dtype))
 
 
 def class_axis(name: str, scores: Any, dim: int | None) -> int:
@@ -98,19 +98,22 @@ def check_index(name: str, value: Any) -> int:
     return index
 
 
-def _check_weight(name: str, weight: Any, scores: Tensor, dim: int) -> Tensor | None:
+def check_weight(
+    name: str, weight: Any, scores: Tensor, dim: int, label: str = "weight"
+) -> Tensor | None:
+    """Check the numbers of the classes; half precision comes back as float32."""
     if weight is None:
         return None
     classes = scores.shape[dim]
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         got = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
         raise FenchelError(
-            f"{name}: expected `weight` to be a floating tensor of one number a class, but got "
+            f"{name}: expected `{label}` to be a floating tensor of one number a class, but got "
             f"{got}."
         )
     if weight.shape != (classes,) or weight.device != scores.device:
         raise FenchelError(
-            f"{name}: expected `weight` of shape ({classes},) on {scores.device}, but got "
+            f"{name}: expected `{label}` of shape ({classes},) on {scores.device}, but got "
             f"{tuple(weight.shape)} on {weight.device}."
         )
     return weight.float() if weight.dtype.itemsize == 2 else weight
@@ -142,7 +145,7 @@ def _against_distribution(
     return losses if ignored is None else losses.masked_fill(ignored, 0.0)
 
 
-def _reduce(losses: Tensor, counts: Tensor | None, reduction: str) -> Tensor:
+def reduce(losses: Tensor, counts: Tensor | None, reduction: str) -> Tensor:
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -150,7 +153,7 @@ def _reduce(losses: Tensor, counts: Tensor | None, reduction: str) -> Tensor:
     return losses.mean() if counts is None else losses.sum() / counts.sum()
 
 
-def _warn_if_none_kept(name: str, kept: Tensor, reduction: str) -> None:
+def warn_if_none_kept(name: str, kept: Tensor, reduction: str) -> None:
     if reduction == "mean" and is_readable(kept) and kept.numel() > 0 and not bool(kept.any()):
         warnings.warn(
             f"{name}: every target is `ignore_index`, so the mean is NaN; skip the batch or use "

@@ -7,9 +7,20 @@ masked row is all zeros, and a row with NaN or +inf is all NaN. One file a map.
 
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
+from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._renyimax import renyimax
 from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 
-__all__ = ["budget", "entmax", "normmax", "renyimax", "sparse_entmax", "sq_pnorm_max"]
+__all__ = [
+    "budget",
+    "entmax",
+    "normmax",
+    "renyimax",
+    "rows_of",
+    "sparse_entmax",
+    "sq_pnorm_max",
+    "times_matrix",
+    "transpose",
+]

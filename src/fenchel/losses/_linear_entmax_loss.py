@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_number, check_parameter
+from fenchel.losses._cross_entropy_shape import (
+    check_index,
+    check_reduction,
+    check_smoothing,
+    check_weight,
+    reduce,
+    warn_if_none_kept,
+)
+from fenchel.losses._linear_op import linear_entmax_loss as op
+from fenchel.losses._linear_smoothing import smoothing_term
+from fenchel.regularizers._target import IGNORED, check_indices, check_target, is_index
+
+
+def linear_entmax_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 1.5,
+    *,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    class_weight: Tensor | None = None,
+    reduction: str = "mean",
+    sparse_grad: bool = False,
+) -> Tensor:
+    r"""An output layer and its entmax loss in one, without the N×V logits.
+
+    .. math:: \frac{1}{N} \sum_i L_\alpha(W h_i + b; y_i)
+
+    It is ``fy.entmax_loss(F.linear(hidden, weight, bias), target, alpha)``, faster and in less
+    memory: logits live in one buffer for a chunk of rows, the forward pass keeps only the nonzeros
+    of p − y, and the backward pass touches only the rows of the weight that they name. Where
+    supports are large, as early in training, a chunk is computed again instead of kept.
+
+    Args:
+        hidden: shape (…, d), floating dtype.
+        weight: shape (V, d), as in ``torch.nn.Linear``.
+        target: class indices, int64, the shape of ``hidden`` without d.
+        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        bias: shape (V), or None; ``-inf`` masks a class.
+        ignore_index: class index of rows that do not count.
+        label_smoothing: how much of each target is spread evenly over the unmasked classes.
+        class_weight: one number a class, shape (V).
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        sparse_grad: whether the gradient of ``weight`` is a sparse tensor of the rows that have
+            one, for ``torch.optim.SparseAdam`` and the like.
+
+    A second derivative is refused. ``torch.compile`` works, except with ``sparse_grad``.
+
+    Example:
+        >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+        >>> weight = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 2.0]])
+        >>> fy.linear_entmax_loss(hidden, weight, torch.tensor([0, 1]), reduction="none")
+        tensor([0.0000, 0.1185], grad_fn=<...>)
+    """
+    name = "linear_entmax_loss"
+    rows, target = _check_shapes(name, hidden, weight, bias, target)
+    check_reduction(name, reduction)
+    smoothing = check_smoothing(name, label_smoothing)
+    scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])  # no memory
+    class_weight = check_weight(name, class_weight, scores, scores.dim() - 1, "class_weight")
+    if not isinstance(sparse_grad, bool):
+        raise FenchelError(f"{name}: expected `sparse_grad` to be a bool, but got {sparse_grad!r}.")
+    if sparse_grad and smoothing > 0:
+        raise FenchelError(
+            f"{name}: expected no `label_smoothing` with `sparse_grad`, because it gives every row "
+            "of the weight a gradient."
+        )
+    parameter = _alpha(name, alpha, scores)
+    kept = target != check_index(name, ignore_index)
+    target = torch.where(kept, target, IGNORED)
+    check_indices(name, target, weight.shape[0])
+    warn_if_none_kept(name, kept, reduction)
+    flat, weight, bias = _autocast(rows, weight, bias)
+    tensors = (flat, weight, bias, parameter)
+    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    learned = keep and parameter.requires_grad
+    index = target.reshape(-1)
+    losses = op(flat, weight, bias, index, parameter, keep, learned, sparse_grad)[0]
+    counts = kept.reshape(-1).to(losses.dtype)
+    if class_weight is not None:
+        of_row = class_weight[torch.where(kept, target, 0).reshape(-1)]
+        counts = counts * of_row
+    if smoothing > 0:
+        losses = smoothing_term(
+            name, losses, flat, weight, bias, index, parameter, smoothing, class_weight
+        )
+    elif class_weight is not None:
+        losses = losses * counts
+    losses = losses.reshape(target.shape)
+    return reduce(losses, counts, reduction).to(_result_dtype(hidden))
+
+
+def _check_shapes(
+    name: str, hidden: Any, weight: Any, bias: Any, target: Any
+) -> tuple[Tensor, Tensor]:
+    """``hidden`` as (rows, d) and the target as int64."""
+    for label, value in (("hidden", hidden), ("weight", weight)):
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            raise FenchelError(
+                f"{name}: expected `{label}` to be a floating tensor, but got {got}."
+            )
+    if weight.dim() != 2 or hidden.dim() < 1 or hidden.shape[-1] != weight.shape[1]:
+        raise FenchelError(
+            f"{name}: expected `hidden` of shape (…, d) and `weight` of shape (V, d), but got "
+            f"{tuple(hidden.shape)} and {tuple(weight.shape)}."
+        )
+    if weight.shape[0] == 0:
+        raise FenchelError(f"{name}: expected at least one class, but `weight` has no rows.")
+    same = hidden.dtype == weight.dtype or torch.is_autocast_enabled(hidden.device.type)
+    if not same or hidden.device != weight.device:
+        raise FenchelError(
+            f"{name}: expected `hidden` and `weight` of one dtype on one device, but got "
+            f"{hidden.dtype} on {hidden.device} and {weight.dtype} on {weight.device}."
+        )
+    if bias is not None and (
+        not isinstance(bias, Tensor) or bias.shape != weight.shape[:1] or bias.dtype != weight.dtype
+    ):
+        is_tensor = isinstance(bias, Tensor)
+        said = f"{tuple(bias.shape)} and {bias.dtype}" if is_tensor else type(bias).__name__
+        raise FenchelError(
+            f"{name}: expected `bias` of shape ({weight.shape[0]},) and dtype {weight.dtype}, but "
+            f"got {said}."
+        )
+    scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])
+    target = check_target(name, target, scores, scores.dim() - 1)
+    if not is_index(target):
+        raise FenchelError(
+            f"{name}: expected class indices (int64) in `target`, but got {target.dtype}; for "
+            "probabilities use `fy.entmax_loss(F.linear(hidden, weight), target)`."
+        )
+    return hidden.reshape(-1, hidden.shape[-1]), target
+
+
+def _alpha(name: str, alpha: Any, scores: Tensor) -> Tensor:
+    """alpha as a tensor, (1,) or (rows,)."""
+    meaning = "(1 is cross-entropy, 2 is the sparsemax loss)"
+    value = check_parameter(name, "alpha", alpha, scores, scores.dim() - 1, 1.0, meaning)
+    if not isinstance(value, Tensor):
+        check_number(name, "alpha", value, 1.0, meaning)
+        return torch.full((1,), value, dtype=torch.float64, device=scores.device)
+    value = value.to(scores.device)
+    if value.numel() == 1:
+        return value.reshape(1)
+    return value.expand(*scores.shape[:-1], 1).reshape(-1)
+
+
+def _autocast(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What F.linear would multiply under autocast."""
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(device)
+        bias = None if bias is None else bias.to(dtype)
+        return hidden.to(dtype), weight.to(dtype), bias
+    return hidden, weight, bias
+
+
+def _result_dtype(hidden: Tensor) -> torch.dtype:
+    if torch.is_autocast_enabled(hidden.device.type) and hidden.dtype != torch.float64:
+        return torch.float32
+    return hidden.dtype

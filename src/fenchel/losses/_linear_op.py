@@ -1,0 +1,138 @@
+"""The output layer with its loss as torch ops: known to autograd and to torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+from fenchel.kernels import Lists
+from fenchel.losses import _linear_engine as engine
+
+_Forward = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+@torch.library.custom_op("fenchel::linear_entmax_loss", mutates_args=())
+def linear_entmax_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    alpha: Tensor,
+    keep: bool,
+    with_slope: bool,
+    sparse_grad: bool,
+) -> _Forward:
+    """Losses (rows), slopes in alpha, starts, indices and values of p - y, and dense chunks.
+
+    ``hidden`` is (rows, d), ``alpha`` (1,) or (rows,).
+    """
+    wide = alpha.detach().double()
+    loss, slope, lists, dense = engine.forward(
+        hidden, weight, bias, target, wide, keep, with_slope, not sparse_grad
+    )
+    return loss, slope, *lists, dense
+
+
+@linear_entmax_loss.register_fake
+def _(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    alpha: Tensor,
+    keep: bool,
+    with_slope: bool,
+    sparse_grad: bool,
+) -> _Forward:
+    nnz = torch.library.get_ctx().new_dynamic_size()
+    rows = hidden.shape[0]
+    wide = torch.float32 if hidden.dtype.itemsize == 2 else hidden.dtype
+    chunks = -(-rows // engine.chunk_size(rows))
+    return (
+        hidden.new_empty(rows, dtype=wide),
+        hidden.new_empty(rows if with_slope and keep else 0, dtype=torch.float64),
+        hidden.new_empty(rows + 1, dtype=torch.int64),
+        hidden.new_empty(nnz, dtype=torch.int32),
+        hidden.new_empty(nnz, dtype=wide),
+        torch.empty(chunks, dtype=torch.bool),
+    )
+
+
+@torch.library.custom_op("fenchel::linear_entmax_loss_backward", mutates_args=())
+def _dense_gradients(
+    grad: Tensor,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    alpha: Tensor,
+    starts: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    dense: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    lists = Lists(starts, indices, values)
+    wide = alpha.detach().double()
+    return engine.backward(grad, hidden, weight, bias, target, wide, lists, dense)
+
+
+@_dense_gradients.register_fake
+def _(grad: Tensor, hidden: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    bias = weight.new_empty(weight.shape[0], dtype=torch.float64)
+    return torch.empty_like(hidden), torch.empty_like(weight), bias
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: _Forward) -> None:
+    hidden, weight, bias, target, alpha, _, _, ctx.sparse_grad = inputs
+    _, slope, *rest = output
+    ctx.has_bias = bias is not None
+    tensors = (hidden, weight, target, alpha, slope, *rest)
+    ctx.save_for_backward(*tensors, *((bias,) if bias is not None else ()))
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    hidden, weight, target, alpha, slope, starts, indices, values, dense, *rest = ctx.saved_tensors
+    bias = rest[0] if ctx.has_bias else None
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise FenchelError(
+            "linear_entmax_loss: expected no second derivative; use "
+            "`fy.entmax_loss(F.linear(hidden, weight), target)` for create_graph=True."
+        )
+    lists = Lists(starts, indices, values)
+    if ctx.sparse_grad:
+        for_hidden, named, rows, for_bias = engine.sparse_backward(grad, hidden, weight, lists)
+        for_weight = torch.sparse_coo_tensor(
+            named[None], rows, weight.shape, check_invariants=False, is_coalesced=True
+        )
+    else:
+        for_hidden, for_weight, for_bias = _dense_gradients(
+            grad, hidden, weight, bias, target, alpha, starts, indices, values, dense
+        )
+    for_alpha = None
+    if ctx.needs_input_grad[4]:
+        for_alpha = (grad.double() * slope).sum_to_size(alpha.shape).to(alpha.dtype)
+    wanted = ctx.needs_input_grad
+    return (
+        for_hidden if wanted[0] else None,
+        for_weight if wanted[1] else None,
+        for_bias.to(bias.dtype) if bias is not None and wanted[2] else None,
+        None,
+        for_alpha,
+        None,
+        None,
+        None,
+    )
+
+
+def _refuse_vmap(*_: Any) -> None:
+    raise FenchelError(
+        "linear_entmax_loss: expected no torch.func.vmap, because supports differ in size; give "
+        "the batch as dimensions of `hidden`."
+    )
+
+
+linear_entmax_loss.register_autograd(_backward, setup_context=_save)
+linear_entmax_loss.register_vmap(_refuse_vmap)
