@@ -5,6 +5,7 @@ Import it as ``import fenchel as fy``.
 
 from fenchel import metrics, nn
 from fenchel._checks import FenchelError
+from fenchel.attention import entmax_attention
 from fenchel.distributions import SparseCategorical
 from fenchel.kernels import Backends, backends, use_backend
 from fenchel.losses import (
@@ -61,6 +62,7 @@ __all__ = [
     "entmax",
     "entmax15",
     "entmax15_loss",
+    "entmax_attention",
     "entmax_loss",
     "fenchel_young_loss",
     "linear_entmax_loss",

@@ -1,0 +1,5 @@
+"""Attention with sparse weights."""
+
+from fenchel.attention._function import entmax_attention
+
+__all__ = ["entmax_attention"]

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fenchel import kernels
+from fenchel.attention._dense import dense_attention
+from fenchel.attention._op import attention_op
+from fenchel.attention._shapes import Attention, arrange
+from fenchel.kernels import _native_attention
+
+
+def entmax_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alpha: float | Tensor = 1.5,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    r"""Attention with sparse weights, in the place of ``F.scaled_dot_product_attention``.
+
+    .. math:: \operatorname{entmax}_\alpha(s \, Q K^\top + M) \, V
+
+    Every query looks at few keys, and only those cost anything in the backward pass. On the CPU
+    scores never leave the cache, and training keeps the nonzeros of the weights instead of a
+    matrix; on other devices the weights are dense tensors. A query that may look nowhere gets
+    zeros.
+
+    Args:
+        query: shape (…, heads, L, d).
+        key: shape (…, heads, S, d).
+        value: shape (…, heads, S, d_v).
+        alpha: a number in [1, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
+            broadcastable to (…, heads, 1, 1), with gradient.
+        attn_mask: broadcastable to (…, heads, L, S); boolean, True where a query may look, or
+            floating and added to the scores.
+        dropout_p: share of the weights that are dropped. As in torch, also outside of training:
+            pass 0 there.
+        is_causal: whether query i sees keys 0 to i only.
+        scale: what scores are multiplied by; by default 1/√d.
+        enable_gqa: whether groups of query heads share a head of keys and values.
+
+    Returns:
+        Shape (…, heads, L, d_v).
+
+    Example:
+        >>> q, k, v = torch.eye(3)[None], 4 * torch.eye(3)[None], torch.tensor([[[1.0], [2], [3]]])
+        >>> fy.entmax_attention(q, k, v, alpha=2)
+        tensor([[[1.],
+                 [2.],
+                 [3.]]])
+
+    References:
+        Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019.
+    """
+    at = arrange(
+        "entmax_attention",
+        query,
+        key,
+        value,
+        alpha,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+    )
+    return _attend(at, dropout_p, is_causal).reshape(at.shape).to(at.dtype)
+
+
+def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
+    if not _native_serves(at):
+        return dense_attention(
+            at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
+        )
+    inputs = (at.query, at.key, at.value, at.alpha, at.mask)
+    learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+    if learning or dropout_p > 0 or torch.compiler.is_compiling():
+        return attention_op(
+            at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
+        )[0]
+    query, key, value = (x.detach().contiguous() for x in (at.query, at.key, at.value))
+    wide = at.alpha.detach().double().contiguous()
+    return _native_attention.attention_output(query, key, value, at.mask, wide, is_causal, at.scale)
+
+
+def _native_serves(at: Attention) -> bool:
+    """Whether the core is there for these tensors, outside of torch.func and forward mode."""
+    return (
+        not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+        and kernels.choose_backend(at.query) == "native"
+    )

@@ -1,0 +1,191 @@
+"""Entmax attention on the native core as a torch op: it keeps the nonzeros of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+from fenchel.attention._dense import dense_attention
+from fenchel.kernels import _native_attention as native
+from fenchel.kernels._native_attention import Weights
+
+_Forward = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+@torch.library.custom_op("fenchel::entmax_attention", mutates_args=())
+def attention_op(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    alpha: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float,
+) -> _Forward:
+    """Output, starts, indices and values of the weights, and what dropout multiplies them by.
+
+    Queries, keys and values are (batch, heads, length, width), alpha (1,) or (batch, heads).
+    """
+    query, key, value = (x.contiguous() for x in (query, key, value))
+    wide = alpha.detach().double().contiguous()
+    factor = query.new_empty(0)
+    if dropout_p == 0:
+        out, weights = native.attention(query, key, value, mask, wide, is_causal, scale)
+        assert out is not None
+        return out, weights.starts, weights.indices, weights.values, factor
+    _, weights = native.attention(query, key, value, mask, wide, is_causal, scale, False)
+    survives = torch.rand_like(weights.values) >= dropout_p
+    factor = survives.to(query.dtype) * (1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
+    dropped = Weights(weights.starts, weights.indices, weights.values * factor)
+    out = native.output_of_weights(query, key, value, dropped)
+    return out, weights.starts, weights.indices, weights.values, factor
+
+
+@attention_op.register_fake
+def _(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    alpha: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float,
+) -> _Forward:
+    nnz = torch.library.get_ctx().new_dynamic_size()
+    batch, heads, queries, _ = query.shape
+    return (
+        query.new_empty(batch, heads, queries, value.shape[3]),
+        query.new_empty(batch * heads * queries + 1, dtype=torch.int64),
+        query.new_empty(nnz, dtype=torch.int32),
+        query.new_empty(nnz),
+        query.new_empty(nnz if dropout_p > 0 else 0),
+    )
+
+
+@torch.library.custom_op("fenchel::entmax_attention_backward", mutates_args=())
+def _gradients(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alpha: Tensor,
+    scale: float,
+    starts: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    factor: Tensor,
+    with_alpha: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients in query, key, value, the listed scores, and alpha (one a row, if wanted)."""
+    query, key, value, grad = (x.contiguous() for x in (query, key, value, grad))
+    *gradients, for_alpha = native.attention_backward(
+        query,
+        key,
+        value,
+        grad,
+        alpha.detach().double().contiguous(),
+        scale,
+        Weights(starts, indices, values),
+        factor if factor.numel() else None,
+        with_alpha,
+    )
+    empty = grad.new_empty(0, dtype=torch.float64)
+    return *gradients, empty if for_alpha is None else for_alpha  # type: ignore[return-value]
+
+
+@_gradients.register_fake
+def _(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alpha: Tensor,
+    scale: float,
+    starts: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    factor: Tensor,
+    with_alpha: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    rows = query.shape[:3] if with_alpha else (0,)
+    gradients = (torch.empty_like(x) for x in (query, key, value, values))
+    return *gradients, grad.new_empty(rows, dtype=torch.float64)  # type: ignore[return-value]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: _Forward) -> None:
+    query, key, value, mask, alpha, ctx.dropout_p, ctx.is_causal, ctx.scale = inputs
+    ctx.has_mask = mask is not None
+    saved = (query, key, value, alpha, *output[1:])
+    ctx.save_for_backward(*saved, *((mask,) if mask is not None else ()))
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    query, key, value, alpha, starts, indices, values, factor, *rest = ctx.saved_tensors
+    mask = rest[0] if ctx.has_mask else None
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return _twice_differentiable(ctx, grad, query, key, value, mask, alpha)
+    learned = ctx.needs_input_grad[4]
+    for_query, for_key, for_value, for_scores, for_rows = _gradients(
+        grad, query, key, value, alpha, ctx.scale, starts, indices, values, factor, learned
+    )
+    for_alpha = None
+    if learned:
+        for_heads = for_rows.sum(-1)
+        for_alpha = (
+            for_heads.sum_to_size(alpha.shape) if alpha.dim() == 2 else for_heads.sum()[None]
+        )
+        for_alpha = for_alpha.to(alpha.dtype)
+    for_mask = None
+    if mask is not None and ctx.needs_input_grad[3]:
+        for_mask = _gradient_of_mask(query, key, mask, starts, indices, for_scores)
+    return for_query, for_key, for_value, for_mask, for_alpha, None, None, None
+
+
+def _gradient_of_mask(
+    query: Tensor, key: Tensor, mask: Tensor, starts: Tensor, indices: Tensor, scores: Tensor
+) -> Tensor:
+    """The listed gradients in the scores, laid out and summed to the mask's own shape."""
+    dense = scores.new_zeros(starts.shape[0] - 1, key.shape[2])
+    row = torch.arange(dense.shape[0]).repeat_interleave(starts.diff(), output_size=len(scores))
+    dense.index_put_((row, indices.long()), scores)
+    return dense.reshape(*query.shape[:3], key.shape[2])
+
+
+def _twice_differentiable(
+    ctx: Any,
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    alpha: Tensor,
+) -> tuple[Tensor | None, ...]:
+    if ctx.dropout_p > 0:
+        raise FenchelError("entmax_attention: expected no second derivative with dropout.")
+    inputs = (query, key, value, mask, alpha)
+    pairs = zip(inputs, ctx.needs_input_grad, strict=False)
+    wanted = [x for x, needed in pairs if needed and x is not None]
+    out = dense_attention(query, key, value, mask, alpha, 0.0, ctx.is_causal, ctx.scale)
+    found = iter(torch.autograd.grad(out, wanted, grad, create_graph=True))
+    return (
+        *(next(found) if needed else None for needed in ctx.needs_input_grad[:5]),
+        None,
+        None,
+        None,
+    )
+
+
+def _refuse_vmap(*_: Any) -> None:
+    raise FenchelError(
+        "entmax_attention: expected no torch.func.vmap of the registered op; call "
+        "`fy.entmax_attention`."
+    )
+
+
+attention_op.register_autograd(_backward, setup_context=_save)
+attention_op.register_vmap(_refuse_vmap)

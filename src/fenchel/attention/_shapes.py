@@ -1,0 +1,175 @@
+"""Shapes and arguments of ``F.scaled_dot_product_attention``, checked and brought to one form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_number
+
+_MEANING = "(1 is softmax, 2 is sparsemax)"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Everything in four dimensions: (batch, heads, length, width)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None  # expanded to (batch, heads, queries, keys)
+    alpha: Tensor  # (1,) or (batch, heads)
+    scale: float
+    shape: tuple[int, ...]  # of the output
+    dtype: torch.dtype
+
+
+def arrange(
+    name: str,
+    query: Any,
+    key: Any,
+    value: Any,
+    alpha: Any,
+    attn_mask: Any,
+    dropout_p: Any,
+    is_causal: Any,
+    scale: Any,
+    enable_gqa: Any,
+) -> Attention:
+    """Check the arguments and bring them to four dimensions."""
+    _check_tensors(name, query, key, value)
+    for label, flag in (("is_causal", is_causal), ("enable_gqa", enable_gqa)):
+        if not isinstance(flag, bool):
+            raise FenchelError(f"{name}: expected `{label}` to be a bool, but got {flag!r}.")
+    if not 0 <= check_number(name, "dropout_p", dropout_p, 0.0, "(and at most 1)") <= 1:
+        raise FenchelError(f"{name}: `dropout_p` must be in [0, 1]; got {dropout_p!r}.")
+    if is_causal and attn_mask is not None:
+        raise FenchelError(
+            f"{name}: expected `attn_mask` or `is_causal`, but got both; put the triangle into the "
+            "mask."
+        )
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    scale = check_number(name, "scale", scale, -math.inf, "")
+    query, key, value = (_at_least_4d(x) for x in (query, key, value))
+    lead = _lead(name, query, key, value, enable_gqa)
+    shape = (*lead, query.shape[-2], value.shape[-1])
+    kv_lead = (*lead[:-1], key.shape[-3])
+    alpha = _check_alpha(name, alpha, query, lead)
+    mask = _check_mask(name, attn_mask, query, (*lead, query.shape[-2], key.shape[-2]))
+    dtype = query.dtype
+    wide = torch.float32 if dtype.itemsize == 2 else dtype
+    return Attention(
+        _flat(query, lead).to(wide),
+        _flat(key, kv_lead).to(wide),
+        _flat(value, kv_lead).to(wide),
+        None if mask is None else mask.to(wide) if mask.dtype != torch.bool else mask,
+        alpha,
+        scale,
+        shape,
+        dtype,
+    )
+
+
+def _check_tensors(name: str, query: Any, key: Any, value: Any) -> None:
+    for label, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise FenchelError(
+                f"{name}: expected `{label}` to be a floating tensor, but got {got}."
+            )
+        if x.dim() < 2:
+            raise FenchelError(
+                f"{name}: expected `{label}` of shape (…, length, width), but got {tuple(x.shape)}."
+            )
+        if x.dtype != query.dtype or x.device != query.device:
+            raise FenchelError(
+                f"{name}: expected one dtype and device, but `query` is {query.dtype} on "
+                f"{query.device} and `{label}` {x.dtype} on {x.device}."
+            )
+    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
+        raise FenchelError(
+            f"{name}: expected `query` and `key` of one width, but got {query.shape[-1]} and "
+            f"{key.shape[-1]}."
+        )
+    if key.shape[-2] != value.shape[-2] or key.shape[-2] == 0:
+        raise FenchelError(
+            f"{name}: expected `key` and `value` of one length of at least 1, but got "
+            f"{key.shape[-2]} and {value.shape[-2]}."
+        )
+
+
+def _at_least_4d(x: Tensor) -> Tensor:
+    return x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) if x.dim() < 4 else x
+
+
+def _lead(name: str, query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> tuple[int, ...]:
+    """The dimensions in front of (length, width), heads last, of the output."""
+    heads, kv_heads = query.shape[-3], key.shape[-3]
+    rest = [tuple(x.shape[:-3]) for x in (query, key, value)]
+    if gqa:
+        if value.shape[-3] != kv_heads or heads % kv_heads:
+            raise FenchelError(
+                f"{name}: expected heads of `query` ({heads}) that are a multiple of those of "
+                f"`key` ({kv_heads}) and `value` ({value.shape[-3]})."
+            )
+        if any(lead != rest[0] for lead in rest):
+            raise FenchelError(
+                f"{name}: expected one batch shape with `enable_gqa`, but got {rest}."
+            )
+        return (*rest[0], heads)
+    leads = [tuple(x.shape[:-2]) for x in (query, key, value)]
+    if any(lead != leads[0] for lead in leads):
+        remedy = "; with fewer heads of keys use enable_gqa=True" if kv_heads < heads else ""
+        raise FenchelError(
+            f"{name}: expected one shape in front of (length, width), but got {leads}{remedy}."
+        )
+    return leads[0]
+
+
+def _flat(x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    return x.reshape(-1, lead[-1], *x.shape[-2:])
+
+
+def _check_alpha(name: str, alpha: Any, query: Tensor, lead: tuple[int, ...]) -> Tensor:
+    if not isinstance(alpha, Tensor):
+        number = check_number(name, "alpha", alpha, 1.0, _MEANING, "a number or a torch.Tensor")
+        return torch.full((1,), number, dtype=torch.float64, device=query.device)
+    if not alpha.is_floating_point():
+        raise FenchelError(f"{name}: expected `alpha` of a floating dtype, but got {alpha.dtype}.")
+    if alpha.numel() == 1:
+        return alpha.reshape(1).to(query.device)
+    heads = alpha[:, None, None] if alpha.dim() == 1 else alpha
+    try:
+        each = heads.to(query.device).expand(*lead, 1, 1)
+    except RuntimeError:
+        raise FenchelError(
+            f"{name}: expected `alpha` of one number a head, shape ({lead[-1]},) or broadcastable "
+            f"to {(*lead, 1, 1)}, but got {tuple(alpha.shape)}."
+        ) from None
+    return each.reshape(-1, lead[-1])
+
+
+def _check_mask(name: str, mask: Any, query: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise FenchelError(
+            f"{name}: expected `attn_mask` to be a boolean (True = look) or floating (added) "
+            f"tensor, but got {got}."
+        )
+    if mask.device != query.device:
+        raise FenchelError(
+            f"{name}: expected `attn_mask` on {query.device}, but it is on {mask.device}."
+        )
+    try:
+        return mask.expand(shape).reshape(-1, *shape[-3:])
+    except RuntimeError:
+        raise FenchelError(
+            f"{name}: expected `attn_mask` broadcastable to {shape}, but got {tuple(mask.shape)}."
+        ) from None
