@@ -21,7 +21,7 @@ LEVEL = {
     "metrics": 3,
     "regularizers": 4,
     "losses": 5,
-    "attention": 6,
+    "attention": 5,
     "nn": 6,
     "estimators": 6,
     "integrations": 6,

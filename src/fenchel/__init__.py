@@ -5,7 +5,7 @@ Import it as ``import fenchel as fy``.
 
 from fenchel import metrics, nn
 from fenchel._checks import FenchelError
-from fenchel.attention import entmax_attention
+from fenchel.attention import entmax_attention, sparse_entmax_attention
 from fenchel.distributions import SparseCategorical
 from fenchel.kernels import Backends, backends, use_backend
 from fenchel.losses import (
@@ -72,6 +72,7 @@ __all__ = [
     "renyimax",
     "softmax",
     "sparse_entmax",
+    "sparse_entmax_attention",
     "sparsemax",
     "sparsemax_loss",
     "sq_pnorm_max",

@@ -1,5 +1,11 @@
 """Attention with sparse weights."""
 
-from fenchel.attention._function import entmax_attention
+from fenchel.attention._dense import attention_weights, weighted_values
+from fenchel.attention._function import entmax_attention, sparse_entmax_attention
 
-__all__ = ["entmax_attention"]
+__all__ = [
+    "attention_weights",
+    "entmax_attention",
+    "sparse_entmax_attention",
+    "weighted_values",
+]

@@ -16,9 +16,7 @@ def attention_scores(
     query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: float
 ) -> Tensor:
     """(batch, heads, queries, keys), with -inf where a query may not look."""
-    group = query.shape[1] // key.shape[1]
-    key = key.repeat_interleave(group, 1) if group > 1 else key
-    scores = (query * scale) @ key.transpose(-1, -2)
+    scores = (query * scale) @ _for_each_query_head(key, query).transpose(-1, -2)
     if is_causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -27,10 +25,20 @@ def attention_scores(
     return scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
 
 
-def weighted_values(weights: Tensor, value: Tensor, dropout_p: float) -> Tensor:
-    group = weights.shape[1] // value.shape[1]
-    value = value.repeat_interleave(group, 1) if group > 1 else value
-    return F.dropout(weights, dropout_p) @ value
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    normalizer: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Weights by any map, (batch, heads, queries, keys), scores being divided by √d."""
+    return normalizer(attention_scores(query, key, mask, is_causal, query.shape[-1] ** -0.5))
+
+
+def weighted_values(weights: Tensor, value: Tensor) -> Tensor:
+    """The output from dense weights."""
+    return weights @ _for_each_query_head(value, weights)
 
 
 def dense_attention(
@@ -38,16 +46,17 @@ def dense_attention(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    alpha: float | Tensor,
+    alpha: Tensor,
     dropout_p: float,
     is_causal: bool,
     scale: float,
-    normalizer: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The output; ``alpha`` is a number, (1,) or (batch, heads)."""
+    """The output by way of all weights; ``alpha`` is (1,) or (batch, heads)."""
     scores = attention_scores(query, key, mask, is_causal, scale)
-    if normalizer is not None:
-        return weighted_values(normalizer(scores), value, dropout_p)
-    if isinstance(alpha, Tensor):
-        alpha = alpha[..., None, None] if alpha.dim() == 2 else alpha
-    return weighted_values(entmax(scores, alpha), value, dropout_p)
+    weights = entmax(scores, alpha[..., None, None] if alpha.dim() == 2 else alpha)
+    return weighted_values(F.dropout(weights, dropout_p), value)
+
+
+def _for_each_query_head(x: Tensor, like: Tensor) -> Tensor:
+    group = like.shape[1] // x.shape[1]
+    return x.repeat_interleave(group, 1) if group > 1 else x

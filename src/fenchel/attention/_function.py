@@ -5,10 +5,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fenchel import kernels
-from fenchel.attention._dense import dense_attention
+from fenchel.attention._dense import attention_scores, dense_attention, weighted_values
 from fenchel.attention._op import attention_op
 from fenchel.attention._shapes import Attention, arrange
 from fenchel.kernels import _native_attention
+from fenchel.maps import SparseRows, entmax
 
 
 def entmax_attention(
@@ -71,6 +72,60 @@ def entmax_attention(
         enable_gqa,
     )
     return _attend(at, dropout_p, is_causal).reshape(at.shape).to(at.dtype)
+
+
+def sparse_entmax_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alpha: float | Tensor = 1.5,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, SparseRows]:
+    r"""The output of :func:`entmax_attention` and its weights, without gradient, for analysis.
+
+    Args:
+        query: shape (…, heads, L, d).
+        key: shape (…, heads, S, d).
+        value: shape (…, heads, S, d_v).
+        alpha: a number in [1, ∞], or a tensor with one a head.
+        attn_mask: broadcastable to (…, heads, L, S), boolean (True = look) or added.
+        is_causal: whether query i sees keys 0 to i only.
+        scale: what scores are multiplied by; by default 1/√d.
+        enable_gqa: whether groups of query heads share a head of keys and values.
+
+    Returns:
+        The output, shape (…, heads, L, d_v), and the weights: rows of shape (…, heads, L) over
+        S keys. Their ``threshold`` is not known and NaN.
+
+    Example:
+        >>> q, k, v = torch.eye(3)[None], 4 * torch.eye(3)[None], torch.tensor([[[1.0], [2], [3]]])
+        >>> _, weights = fy.sparse_entmax_attention(q, k, v, alpha=2)
+        >>> weights.indices, weights.sizes
+        (tensor([0, 1, 2]), tensor([[1, 1, 1]]))
+    """
+    name = "sparse_entmax_attention"
+    at = arrange(name, query, key, value, alpha, attn_mask, 0.0, is_causal, scale, enable_gqa)
+    with torch.no_grad():
+        if _native_serves(at):
+            found = attention_op(
+                at.query, at.key, at.value, at.mask, at.alpha, 0.0, is_causal, at.scale
+            )
+            out, starts, indices, values, _ = found
+            sizes = starts.diff()
+        else:
+            scores = attention_scores(at.query, at.key, at.mask, is_causal, at.scale)
+            head_alpha = at.alpha[..., None, None] if at.alpha.dim() == 2 else at.alpha
+            p = entmax(scores, head_alpha)
+            out = weighted_values(p, at.value)
+            inside = p != 0
+            sizes, indices, values = inside.sum(-1), inside.nonzero()[:, -1], p[inside]
+    sizes = sizes.reshape(at.shape[:-1])
+    threshold = torch.full(sizes.shape, torch.nan, dtype=values.dtype, device=values.device)
+    weights = SparseRows(indices.long(), values.to(at.dtype), sizes, threshold, at.key.shape[2])
+    return out.reshape(at.shape).to(at.dtype), weights
 
 
 def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:

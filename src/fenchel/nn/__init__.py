@@ -6,6 +6,7 @@ from fenchel.nn._entmax15 import Entmax15
 from fenchel.nn._entmax15_loss import Entmax15Loss
 from fenchel.nn._entmax_loss import EntmaxLoss
 from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
+from fenchel.nn._multihead_attention import MultiheadAttention
 from fenchel.nn._normmax import Normmax
 from fenchel.nn._renyimax import Renyimax
 from fenchel.nn._softmax import Softmax
@@ -20,6 +21,7 @@ __all__ = [
     "Entmax15Loss",
     "EntmaxLoss",
     "FenchelYoungLoss",
+    "MultiheadAttention",
     "Normmax",
     "Renyimax",
     "Softmax",
