@@ -13,6 +13,7 @@ from fenchel.losses import (
     entmax_loss,
     fenchel_young_loss,
     linear_entmax_loss,
+    linear_sparse_entmax,
     sparsemax_loss,
 )
 from fenchel.maps import (
@@ -66,6 +67,7 @@ __all__ = [
     "entmax_loss",
     "fenchel_young_loss",
     "linear_entmax_loss",
+    "linear_sparse_entmax",
     "metrics",
     "nn",
     "normmax",

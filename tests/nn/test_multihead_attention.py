@@ -213,4 +213,6 @@ def test_heads_must_divide():
 
 
 def test_repr():
-    assert repr(fy.nn.MultiheadAttention(12, 3)).startswith("MultiheadAttention(\n  12, 3, alpha=1.5")
+    assert repr(fy.nn.MultiheadAttention(12, 3)).startswith(
+        "MultiheadAttention(\n  12, 3, alpha=1.5"
+    )

@@ -55,9 +55,9 @@ def arrange(
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     scale = check_number(name, "scale", scale, -math.inf, "")
+    shape = (*query.shape[:-1], value.shape[-1])
     query, key, value = (_at_least_4d(x) for x in (query, key, value))
     lead = _lead(name, query, key, value, enable_gqa)
-    shape = (*lead, query.shape[-2], value.shape[-1])
     kv_lead = (*lead[:-1], key.shape[-3])
     alpha = _check_alpha(name, alpha, query, lead)
     mask = _check_mask(name, attn_mask, query, (*lead, query.shape[-2], key.shape[-2]))

@@ -5,6 +5,7 @@ from fenchel.losses._entmax15_loss import entmax15_loss
 from fenchel.losses._entmax_loss import entmax_loss
 from fenchel.losses._fenchel_young import fenchel_young_loss
 from fenchel.losses._linear_entmax_loss import linear_entmax_loss
+from fenchel.losses._linear_sparse_entmax import linear_sparse_entmax
 from fenchel.losses._sparsemax_loss import sparsemax_loss
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "entmax_loss",
     "fenchel_young_loss",
     "linear_entmax_loss",
+    "linear_sparse_entmax",
     "sparsemax_loss",
 ]

@@ -15,6 +15,7 @@ from fenchel.losses._cross_entropy_shape import (
     warn_if_none_kept,
 )
 from fenchel.losses._linear_op import linear_entmax_loss as op
+from fenchel.losses._linear_shapes import check_layer
 from fenchel.losses._linear_smoothing import smoothing_term
 from fenchel.regularizers._target import IGNORED, check_indices, check_target, is_index
 
@@ -60,13 +61,14 @@ def linear_entmax_loss(
         >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
         >>> weight = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 2.0]])
         >>> fy.linear_entmax_loss(hidden, weight, torch.tensor([0, 1]), reduction="none")
-        tensor([0.0000, 0.1185], grad_fn=<...>)
+        tensor([0.0000, 0.0617], grad_fn=<...>)
     """
     name = "linear_entmax_loss"
-    rows, target = _check_shapes(name, hidden, weight, bias, target)
+    rows = check_layer(name, hidden, weight, bias)
     check_reduction(name, reduction)
     smoothing = check_smoothing(name, label_smoothing)
     scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])  # no memory
+    target = _check_index_target(name, target, scores)
     class_weight = check_weight(name, class_weight, scores, scores.dim() - 1, "class_weight")
     if not isinstance(sparse_grad, bool):
         raise FenchelError(f"{name}: expected `sparse_grad` to be a bool, but got {sparse_grad!r}.")
@@ -100,46 +102,14 @@ def linear_entmax_loss(
     return reduce(losses, counts, reduction).to(_result_dtype(hidden))
 
 
-def _check_shapes(
-    name: str, hidden: Any, weight: Any, bias: Any, target: Any
-) -> tuple[Tensor, Tensor]:
-    """``hidden`` as (rows, d) and the target as int64."""
-    for label, value in (("hidden", hidden), ("weight", weight)):
-        if not isinstance(value, Tensor) or not value.is_floating_point():
-            got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-            raise FenchelError(
-                f"{name}: expected `{label}` to be a floating tensor, but got {got}."
-            )
-    if weight.dim() != 2 or hidden.dim() < 1 or hidden.shape[-1] != weight.shape[1]:
-        raise FenchelError(
-            f"{name}: expected `hidden` of shape (…, d) and `weight` of shape (V, d), but got "
-            f"{tuple(hidden.shape)} and {tuple(weight.shape)}."
-        )
-    if weight.shape[0] == 0:
-        raise FenchelError(f"{name}: expected at least one class, but `weight` has no rows.")
-    same = hidden.dtype == weight.dtype or torch.is_autocast_enabled(hidden.device.type)
-    if not same or hidden.device != weight.device:
-        raise FenchelError(
-            f"{name}: expected `hidden` and `weight` of one dtype on one device, but got "
-            f"{hidden.dtype} on {hidden.device} and {weight.dtype} on {weight.device}."
-        )
-    if bias is not None and (
-        not isinstance(bias, Tensor) or bias.shape != weight.shape[:1] or bias.dtype != weight.dtype
-    ):
-        is_tensor = isinstance(bias, Tensor)
-        said = f"{tuple(bias.shape)} and {bias.dtype}" if is_tensor else type(bias).__name__
-        raise FenchelError(
-            f"{name}: expected `bias` of shape ({weight.shape[0]},) and dtype {weight.dtype}, but "
-            f"got {said}."
-        )
-    scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])
+def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:
     target = check_target(name, target, scores, scores.dim() - 1)
     if not is_index(target):
         raise FenchelError(
             f"{name}: expected class indices (int64) in `target`, but got {target.dtype}; for "
             "probabilities use `fy.entmax_loss(F.linear(hidden, weight), target)`."
         )
-    return hidden.reshape(-1, hidden.shape[-1]), target
+    return target
 
 
 def _alpha(name: str, alpha: Any, scores: Tensor) -> Tensor:

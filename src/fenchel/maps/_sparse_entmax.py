@@ -50,6 +50,33 @@ class SparseRows(NamedTuple):
         ends = self.sizes.reshape(-1).cumsum(0)
         return torch.cat([ends.new_zeros(1), ends])
 
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """The up to ``k`` largest entries of each row, largest first.
+
+        Args:
+            k: at least 1.
+
+        Returns:
+            Values and indices of shape ``(*batch, k)``; where a row has fewer nonzeros, 0 and -1.
+        """
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise FenchelError(
+                f"SparseRows.topk: expected `k` to be a positive int, but got {k!r}."
+            )
+        row = _segments(self.sizes, self.values.shape[0])
+        # Two stable sorts: by value, then by row.
+        order = torch.argsort(self.values, descending=True, stable=True)
+        order = order[torch.argsort(row[order], stable=True)]
+        place = torch.arange(order.shape[0], device=row.device) - self.offsets[row]
+        best = place < k
+        values = self.values.new_zeros(self.sizes.numel(), k)
+        indices = self.indices.new_full((self.sizes.numel(), k), -1)
+        at = (row[best], place[best])
+        values = values.index_put(at, self.values[order[best]])
+        indices = indices.index_put(at, self.indices[order[best]])
+        shape = (*self.sizes.shape, k)
+        return values.reshape(shape), indices.reshape(shape)
+
     def to_dense(self, dim: int = -1) -> Tensor:
         """The same rows with their zeros, differentiable in ``values``.
 

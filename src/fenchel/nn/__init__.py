@@ -6,6 +6,7 @@ from fenchel.nn._entmax15 import Entmax15
 from fenchel.nn._entmax15_loss import Entmax15Loss
 from fenchel.nn._entmax_loss import EntmaxLoss
 from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
+from fenchel.nn._linear_entmax_loss import LinearEntmaxLoss
 from fenchel.nn._multihead_attention import MultiheadAttention
 from fenchel.nn._normmax import Normmax
 from fenchel.nn._renyimax import Renyimax
@@ -21,6 +22,7 @@ __all__ = [
     "Entmax15Loss",
     "EntmaxLoss",
     "FenchelYoungLoss",
+    "LinearEntmaxLoss",
     "MultiheadAttention",
     "Normmax",
     "Renyimax",
