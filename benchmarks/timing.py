@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import math
 import platform
 import statistics
@@ -29,6 +31,23 @@ def interleave(
 
 def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def peak_memory(work: Callable[[], object]) -> float:
+    """How many megabytes beyond what is held now the work needs at its peak (Linux only)."""
+    work()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed is given back, or it would hide what is used
+    with open("/proc/self/clear_refs", "w") as reset:
+        reset.write("5")  # the peak starts again from what is resident now
+    before = _status("VmRSS")
+    work()
+    return (_status("VmHWM") - before) / 1024
+
+
+def _status(key: str) -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(key + ":"))
 
 
 def machine() -> dict[str, object]:
