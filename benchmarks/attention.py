@@ -177,7 +177,8 @@ def main() -> None:
         peer = row.get("training_entmax_ms")
         print(
             f"{case!s:>34} support {row['support']:7.1f}  training "
-            f"{row['training_sdpa_ms']:7.1f} -> {row['training_fenchel_ms']:7.1f} ms: {row['training_ratio']:.2f}, forward "
+            f"{row['training_sdpa_ms']:7.1f} -> {row['training_fenchel_ms']:7.1f} ms: "
+            f"{row['training_ratio']:.2f}, forward "
             f"{row['forward_ratio']:.2f}, memory {row['memory_mb']:.0f} MB (SDPA "
             f"{row['sdpa_memory_mb']:.0f})" + (f", entmax {peer:.0f} ms" if peer else ""),
             flush=True,

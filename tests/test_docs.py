@@ -11,7 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MODULES = ("fenchel", "fenchel.nn", "fenchel.metrics", "fenchel.integrations.entmax")
+MODULES = (
+    "fenchel",
+    "fenchel.nn",
+    "fenchel.metrics",
+    "fenchel.solvers",
+    "fenchel.integrations.entmax",
+)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
