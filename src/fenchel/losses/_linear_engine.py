@@ -99,7 +99,8 @@ def logits_of(
             continue
         part = slice(first, min(first + size, rows))
         if buffer is None:
-            buffer = torch.empty(size, classes, dtype=hidden.dtype, device=hidden.device)
+            height = min(size, rows)
+            buffer = torch.empty(height, classes, dtype=hidden.dtype, device=hidden.device)
         logits = buffer[: part.stop - first]
         if bias is None:
             torch.mm(hidden[part], weight.t(), out=logits)

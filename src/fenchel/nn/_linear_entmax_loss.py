@@ -79,7 +79,9 @@ class LinearEntmaxLoss(WithAlpha):
             )
         self.in_features, self.num_classes = in_features, num_classes
         self.tied = weight is not None
-        self.weight = weight or Parameter(torch.empty(shape, device=device, dtype=dtype))
+        if weight is None:
+            weight = Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.weight = weight
         if bias:
             like = self.weight
             zeros = torch.empty(num_classes, device=like.device, dtype=like.dtype)
