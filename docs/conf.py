@@ -66,10 +66,11 @@ html_show_sphinx = False
 
 def draw_figures(app: Sphinx) -> None:
     """The pictures come from the same code as those of ``make demo``."""
+    import plot_language_model
     import plot_losses
     import plot_maps
 
-    for gallery in (plot_maps, plot_losses):
+    for gallery in (plot_maps, plot_losses, plot_language_model):
         gallery.draw_all(HERE / "_static" / "figures")
 
 
