@@ -5,6 +5,7 @@ from fenchel.kernels._dispatch import (
     backends,
     choose_backend,
     run,
+    run_groups,
     run_sparse,
     use_backend,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "choose_backend",
     "join",
     "run",
+    "run_groups",
     "run_sparse",
     "times_matrix",
     "transpose",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.kernels import _native, _native_nonzeros, reference
+from fenchel.kernels import _native, _native_groups, _native_nonzeros, reference
 
 _BACKENDS = ("native", "reference")
 _TOO_LONG = 2**31  # for the native core: positions in a row are 32-bit numbers there
@@ -75,6 +75,13 @@ def run_sparse(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The nonzeros of ``op`` along the last axis: (indices, values, sizes, threshold)."""
     return _SPARSE_TABLE[op][choose_backend(x)](x, parameter)
+
+
+def run_groups(op: str, x: Tensor, lam: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``op`` along the last axis, the group of each entry, and its level's slope in ``lam``."""
+    if choose_backend(x) == "native":
+        return _native_groups.forward(op, x, lam)
+    return {"fusedmax": reference.fusedmax, "oscarmax": reference.oscarmax}[op](x, lam)
 
 
 class use_backend:

@@ -256,6 +256,21 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
                                            indices, weights, out);                               \
   }
 
+// kind: 0 fused lasso, 1 OSCAR. Rows are contiguous.
+#define FENCHEL_GROUPS(suffix, T)                                                                \
+  FENCHEL_API int fenchel_groups_forward_##suffix(                                               \
+      int kind, const T* x, T* p, int32_t* group, T* slope, int64_t rows, int64_t n,             \
+      const double* lambda, int64_t lambda_stride) {                                             \
+    return fenchel::kernels<T>().groups_forward(kind, x, p, group, slope,                        \
+                                                Layout{rows, n, 1, lambda, lambda_stride});      \
+  }                                                                                              \
+  FENCHEL_API int fenchel_groups_backward_##suffix(const T* p, const int32_t* group,             \
+                                                   const T* grad, T* grad_x, int64_t rows,       \
+                                                   int64_t n) {                                  \
+    return fenchel::kernels<T>().groups_backward(p, group, grad, grad_x,                         \
+                                                 Layout{rows, n, 1, nullptr, 0});                \
+  }
+
 FENCHEL_MAP(entmax, f32, float)
 FENCHEL_MAP(entmax, f64, double)
 FENCHEL_MAP(normmax, f32, float)
@@ -274,3 +289,5 @@ FENCHEL_PRODUCTS(f32, float)
 FENCHEL_PRODUCTS(f64, double)
 FENCHEL_ATTENTION(f32, float)
 FENCHEL_ATTENTION(f64, double)
+FENCHEL_GROUPS(f32, float)
+FENCHEL_GROUPS(f64, double)

@@ -5,6 +5,7 @@
 #include "entmax_lanes.h"
 #include "entmax_loss.h"
 #include "entmax_row.h"
+#include "groups.h"
 #include "budget.h"
 #include "list_products.h"
 #include "nonzeros.h"
@@ -173,13 +174,30 @@ int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, do
 }
 
 template <class T>
+int groups_forward(int kind, const T* x, T* p, int32_t* group, T* slope, const Layout& at) {
+  const int64_t n = at.n;
+  return for_rows(at, 1, GroupScratch::bytes(n), [&](int64_t row, int64_t, void* memory) {
+    groups_row(static_cast<Groups>(kind), x + row * n, n, at.parameter_of(row), p + row * n,
+               group + row * n, slope == nullptr ? nullptr : slope + row * n, memory);
+  });
+}
+
+template <class T>
+int groups_backward(const T* p, const int32_t* group, const T* grad, T* grad_x, const Layout& at) {
+  const int64_t n = at.n;
+  return for_rows(at, 1, 2 * n * sizeof(double), [&](int64_t row, int64_t, void* memory) {
+    groups_backward_row(p + row * n, group + row * n, grad + row * n, n, grad_x + row * n, memory);
+  });
+}
+
+template <class T>
 constexpr Kernels<T> kernels() {
   return {entmax_forward<T>, entmax_backward<T>, normmax_forward<T>, normmax_backward<T>,
           sq_pnorm_max_forward<T>, sq_pnorm_max_backward<T>, renyimax_forward<T>,
           renyimax_backward<T>, budget_forward<T>, budget_backward<T>, entmax_sparse<T>,
           entmax_loss<T>, list_to_dense<T>, list_times_matrix<T>, transpose_list<T>,
           attention_forward<T>, attention_backward_rows<T>, attention_backward_columns<T>,
-          attention_output<T>};
+          groups_forward<T>, groups_backward<T>, attention_output<T>};
 }
 
 #define FENCHEL_NAME_(isa) #isa

@@ -75,6 +75,9 @@ struct Kernels {
                                     const int64_t* starts, const int32_t* indices, const T* p,
                                     const T* factor, const T* grad_scores, T* grad_key,
                                     T* grad_value);
+  int (*groups_forward)(int kind, const T* x, T* p, int32_t* group, T* slope, const Layout&);
+  int (*groups_backward)(const T* p, const int32_t* group, const T* grad, T* grad_x,
+                         const Layout&);
   void (*attention_output)(const T* value, const AttentionShape&, const int64_t* starts,
                            const int32_t* indices, const T* weights, T* out);
 };

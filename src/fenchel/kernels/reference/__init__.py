@@ -7,6 +7,7 @@ masked row is all zeros, and a row with NaN or +inf is all NaN. One file a map.
 
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
+from fenchel.kernels.reference._groups import fusedmax, oscarmax
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._renyimax import renyimax
@@ -16,7 +17,9 @@ from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 __all__ = [
     "budget",
     "entmax",
+    "fusedmax",
     "normmax",
+    "oscarmax",
     "renyimax",
     "rows_of",
     "sparse_entmax",

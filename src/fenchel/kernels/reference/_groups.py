@@ -1,0 +1,125 @@
+"""Maps that fuse entries into groups, in plain torch: any device, rows in parallel.
+
+Both find groups by merging neighbours, which is order-independent: along the path of the penalty
+for the fused lasso, whose groups never split as it grows, and until means descend for OSCAR.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fenchel.kernels.reference._entmax import entmax
+from fenchel.kernels.reference._newton import Parameter, finite_max, widen
+
+
+def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
+    """p, the group of each entry (-1 if masked), and how its level moves with lam; last axis."""
+    scores, open_, lam = _prepare(x, lam)
+    linked = open_[..., 1:] & open_[..., :-1]
+    joined = linked & (scores.diff(dim=-1) == 0) & (lam > 0)
+    spent = torch.zeros_like(lam)
+    level = scores
+    # Two that meet at the same time as others may miss each other by a rounding.
+    touching = 64 * torch.finfo(scores.dtype).eps * (1 - scores.amin(-1, keepdim=True))
+    for _ in range(2 * x.shape[-1]):
+        group = _numbers(joined)
+        slope = _pull(level, group, linked, joined)
+        gap, closing = -level.diff(dim=-1), slope.diff(dim=-1)
+        # Neighbours that approach each other meet after gap / closing.
+        meets = linked & ~joined & (gap * closing > 0)
+        times = torch.where(meets, gap / torch.where(meets, closing, 1.0), math.inf)
+        soonest = _least(times, like=lam)
+        step = torch.minimum(soonest, lam - spent)
+        level = level + step * slope
+        spent = spent + step
+        arrived = meets & (times <= soonest)
+        arrived = (arrived | (linked & (level.diff(dim=-1).abs() <= touching))) & ~joined
+        arrived = arrived & (spent < lam)
+        if not bool(arrived.any()):
+            break
+        joined = joined | arrived
+    group = _numbers(joined)
+    slope = _pull(level, group, linked, joined)
+    return _finish(x, _means(scores, group) + lam * slope, group, slope, open_)
+
+
+def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
+    """p, the group of each entry (-1 if masked), and how its level moves with lam; last axis."""
+    scores, open_, lam = _prepare(x, lam)
+    ranked, order = torch.where(open_, scores, -math.inf).sort(dim=-1, descending=True, stable=True)
+    count = open_.sum(-1, keepdim=True)
+    rank = torch.arange(x.shape[-1], device=x.device)
+    inside = rank < count
+    penalty = torch.where(inside, (count - 1 - rank).to(scores.dtype), 0.0)
+    ranked = torch.where(inside, ranked, 0.0)
+    linked = inside[..., 1:]
+    joined = torch.zeros_like(linked)
+    for _ in range(x.shape[-1]):
+        group = _numbers(joined)
+        level = _means(ranked, group) - lam * _means(penalty, group)
+        rising = linked & ~joined & (level.diff(dim=-1) >= 0)
+        if not bool(rising.any()):
+            break
+        joined = joined | rising
+    group = _numbers(joined)
+    slope = -_means(penalty, group)
+    level = _means(ranked, group) + lam * slope
+    back = order.argsort(-1)
+    level, slope, group = (values.gather(-1, back) for values in (level, slope, group))
+    return _finish(x, level, group, slope, open_)
+
+
+def _prepare(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores below their maximum in float64, which are open, and lam as a column."""
+    wide = widen(x)
+    open_ = x > -math.inf
+    scores = torch.where(open_, wide - finite_max(wide, -1), 0.0)
+    column = torch.as_tensor(lam, dtype=wide.dtype, device=x.device)
+    column = (
+        column.expand(*x.shape[:-1], 1)
+        if column.dim()
+        else column.reshape((1,) * x.dim()).expand(*x.shape[:-1], 1)
+    )
+    # More than this fuses everything already, and would cost digits.
+    most = (1 - scores.amin(-1, keepdim=True)) * x.shape[-1]
+    return scores, open_, torch.where(column > most, most, column)
+
+
+def _least(times: Tensor, like: Tensor) -> Tensor:
+    if times.shape[-1] == 0:  # a row of one entry has no neighbours
+        return torch.full_like(like, math.inf)
+    return times.amin(-1, keepdim=True)
+
+
+def _numbers(joined: Tensor) -> Tensor:
+    """The number of each entry's group, counted from the left."""
+    boundaries = (~joined).long().cumsum(-1)
+    return torch.nn.functional.pad(boundaries, (1, 0))
+
+
+def _means(values: Tensor, group: Tensor) -> Tensor:
+    """The mean of each entry's group."""
+    zeros = torch.zeros_like(values)
+    sums = zeros.scatter_add(-1, group, values)
+    sizes = zeros.scatter_add(-1, group, torch.ones_like(values))
+    return (sums / sizes.clamp(min=1)).gather(-1, group)
+
+
+def _pull(level: Tensor, group: Tensor, linked: Tensor, joined: Tensor) -> Tensor:
+    """How fast each group moves with the penalty: towards its neighbours, slower if it is large."""
+    side = torch.where(linked & ~joined, level.diff(dim=-1).sign(), 0.0)
+    ends = torch.nn.functional.pad(side, (0, 1)) - torch.nn.functional.pad(side, (1, 0))
+    return _means(ends, group)
+
+
+def _finish(
+    x: Tensor, level: Tensor, group: Tensor, slope: Tensor, open_: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    p = entmax(torch.where(open_, level, -math.inf), 2.0, -1)
+    bad = (x.isnan() | (x == math.inf)).any(-1, keepdim=True) | level.isnan().any(-1, keepdim=True)
+    group = torch.where(open_ & ~bad, group, -1).to(torch.int32)
+    slope = torch.where(open_ & ~bad, slope, 0.0)
+    return torch.where(bad, torch.nan, p).to(x.dtype), group, slope.to(x.dtype)

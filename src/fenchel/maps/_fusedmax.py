@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from torch import Tensor
+
+from fenchel.maps import _groups
+
+FUSEDMAX = _groups.register("fusedmax")
+
+
+def fusedmax(
+    scores: Tensor,
+    lam: float | Tensor = 0.1,
+    gamma: float | Tensor = 1.0,
+    dim: int = -1,
+    *,
+    mask: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    r"""Sparse probabilities that are equal over stretches of neighbours.
+
+    .. math::
+        \operatorname{fusedmax}(\theta) = \arg\max_{p \in \triangle} \langle \theta, p \rangle -
+        \gamma \left( \tfrac{1}{2} \|p\|^2 + \lambda \sum_i |p_{i+1} - p_i| \right)
+
+    It is the projection onto the simplex of the fused lasso of ``scores / gamma``, exactly, in
+    O(n). ``lam = 0`` is sparsemax; a large ``lam`` is uniform. Neighbours with a masked entry
+    between them are no neighbours: padding pulls at nothing. ``-inf`` is a mask; a fully masked row
+    is all zeros; a row with NaN or ``+inf`` is all NaN.
+
+    Args:
+        scores: any shape, floating dtype; the order along ``dim`` counts.
+        lam: weight of the total variation, a number of at least 0 or a tensor that broadcasts
+            against ``scores`` with size 1 along ``dim``, with gradient.
+        gamma: weight of the whole regularizer, a number above 0 or a tensor as ``lam``, with
+            gradient: f(scores / gamma).
+        dim: axis to normalise.
+        mask: broadcastable boolean, True where an entry may receive mass.
+        lengths: how many entries of each row count, integers of the shape of ``scores`` without
+            ``dim``, or one for each entry of the first axis.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``.
+
+    Example:
+        >>> fusedmax(torch.tensor([0.1, 1.0, 0.9, 1.1, -1.0]))
+        tensor([0.0000, 0.3333, 0.3333, 0.3333, 0.0000])
+
+    References:
+        Niculae & Blondel. A Regularized Framework for Sparse and Structured Neural Attention.
+        NeurIPS 2017.
+    """
+    return _groups.apply("fusedmax", FUSEDMAX, scores, lam, gamma, dim, mask, lengths)

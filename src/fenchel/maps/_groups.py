@@ -1,0 +1,158 @@
+r"""What fusedmax and oscarmax share: groups, their derivative, and the torch op around them.
+
+The map is :math:`p = P_\triangle(z)`, where the levels :math:`z` are equal within groups. In the
+scores a level moves with the mean of its group, and p with the levels on the support less their
+mean: both are projections that commute, so the Jacobian is symmetric. In :math:`\lambda` a level
+moves at a known slope.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fenchel import kernels
+from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores
+from fenchel.kernels import _native_groups
+
+_Found = tuple[Tensor, Tensor, Tensor]
+
+
+def register(op: str) -> Any:
+    """The map ``op`` as ``fenchel::<op>``: (scores, lam) to (p, groups, slopes), last axis."""
+
+    @torch.library.custom_op(
+        f"fenchel::{op}",
+        mutates_args=(),
+        schema="(Tensor scores, Tensor lam) -> (Tensor, Tensor, Tensor)",
+    )
+    def run(scores: Tensor, lam: Tensor) -> _Found:
+        value = float(lam) if lam.numel() == 1 else lam
+        return kernels.run_groups(op, scores.contiguous(), value)
+
+    @run.register_fake
+    def shape(scores: Tensor, lam: Tensor) -> _Found:
+        like = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        return like, torch.empty_like(like, dtype=torch.int32), torch.empty_like(like)
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: _Found) -> None:
+        ctx.save_for_backward(*output, inputs[1])
+        ctx.mark_non_differentiable(output[1], output[2])
+
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, Tensor | None]:
+        p, group, slope, lam = ctx.saved_tensors
+        for_lam = None
+        if ctx.needs_input_grad[1]:
+            moved = (centred(p, grad) * slope).sum(-1, keepdim=True)
+            for_lam = moved.sum_to_size(lam.shape).to(lam.dtype)
+        return jacobian_product(p, group, grad), for_lam
+
+    def vmap(info: Any, in_dims: Any, scores: Tensor, lam: Tensor) -> Any:
+        scores_at, lam_at = in_dims
+        scores = (
+            scores.expand(info.batch_size, *scores.shape)
+            if scores_at is None
+            else scores.movedim(scores_at, 0)
+        )
+        if lam_at is not None:
+            lam = lam.movedim(lam_at, 0)
+            missing = scores.dim() - lam.dim()
+            lam = lam.reshape(lam.shape[:1] + (1,) * missing + tuple(lam.shape[1:]))
+        return run(scores, lam), (0, 0, 0)
+
+    run.register_autograd(backward, setup_context=save)
+    run.register_vmap(vmap)
+    return run
+
+
+def apply(
+    name: str,
+    op: Any,
+    scores: Tensor,
+    lam: Any,
+    gamma: Any,
+    dim: int,
+    mask: Tensor | None,
+    lengths: Tensor | None,
+) -> Tensor:
+    """Check, mask, scale and run a map on scores of any floating dtype along ``dim``."""
+    dim = check_scores(name, scores, dim)
+    if mask is not None:
+        check_mask(name, mask, scores)
+        scores = scores.masked_fill(~mask, -math.inf)
+    if lengths is not None:
+        scores = scores.masked_fill(~_within(name, lengths, scores, dim), -math.inf)
+    penalty = check_parameter(name, "lam", lam, scores, dim, 0.0, "(0 is sparsemax)")
+    scale = check_parameter(name, "gamma", gamma, scores, dim, 0.0, "(and above it)")
+    if not isinstance(scale, Tensor) and not 0 < scale < math.inf:
+        raise FenchelError(f"{name}: `gamma` must be a finite number above 0; got {gamma!r}.")
+    dtype = scores.dtype
+    wide = scores.float() if dtype.itemsize == 2 else scores
+    if isinstance(scale, Tensor) or scale != 1:
+        top = wide.detach().amax(dim, keepdim=True)
+        wide = (wide - torch.where(top == -math.inf, 0.0, top)) / scale
+    wide = wide.movedim(dim, -1)
+    if isinstance(penalty, Tensor):
+        penalty = penalty.to(wide.device).movedim(dim, -1)
+    else:
+        penalty = torch.full((), penalty, dtype=torch.float64, device=wide.device)
+    return op(wide, penalty)[0].movedim(-1, dim).to(dtype)
+
+
+def centred(p: Tensor, grad: Tensor) -> Tensor:
+    """``grad`` on the support less its mean there, 0 off it: sparsemax's derivative."""
+    inside = p != 0
+    known = torch.where(inside, grad, 0.0)
+    size = inside.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(inside, known - known.sum(-1, keepdim=True) / size, 0.0)
+
+
+def jacobian_product(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
+    """The Jacobian at output p with these groups times ``grad``."""
+    if _native_serves(p, grad):
+        return _native_groups.backward(p, group, grad)
+    moved = centred(p, grad)
+    index = group.long().clamp(min=0)
+    zeros = torch.zeros_like(moved)
+    sums = zeros.scatter_add(-1, index, moved)  # a masked entry adds 0 to the first group
+    sizes = zeros.scatter_add(-1, index, (group >= 0).to(moved.dtype))
+    mean = (sums / sizes.clamp(min=1)).gather(-1, index)
+    return torch.where(group >= 0, mean, p - p)
+
+
+def _native_serves(p: Tensor, grad: Tensor) -> bool:
+    plain = (Tensor, torch.nn.Parameter)
+    return (
+        not torch.compiler.is_compiling()
+        and not torch.is_grad_enabled()
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._functorch.is_legacy_batchedtensor(grad)
+        and torch._C._len_torch_dispatch_stack() == 0
+        and forward_ad._current_level < 0
+        and type(p) in plain
+        and type(grad) in plain
+        and grad.dtype == p.dtype
+        and kernels.choose_backend(p) == "native"
+    )
+
+
+def _within(name: str, lengths: Any, scores: Tensor, dim: int) -> Tensor:
+    """True for the first ``lengths`` entries of each row."""
+    rows = scores.shape[:dim] + scores.shape[dim + 1 :]
+    fits = isinstance(lengths, Tensor) and not lengths.is_floating_point()
+    if not fits or lengths.dtype == torch.bool or lengths.shape not in (rows, rows[:1]):
+        got = tuple(lengths.shape) if isinstance(lengths, Tensor) else type(lengths).__name__
+        raise FenchelError(
+            f"{name}: expected `lengths` to be an integer tensor of shape {tuple(rows)} or "
+            f"{tuple(rows[:1])}, but got {got}."
+        )
+    if lengths.dim() < len(rows):
+        lengths = lengths.reshape(-1, *(1,) * (len(rows) - 1))
+    places = torch.arange(scores.shape[dim], device=scores.device)
+    shape = [1] * scores.dim()
+    shape[dim] = -1
+    return places.reshape(shape) < lengths.to(scores.device).unsqueeze(dim)
