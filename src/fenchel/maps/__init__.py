@@ -3,7 +3,10 @@
 from fenchel.maps._budget import budget
 from fenchel.maps._entmax import entmax
 from fenchel.maps._entmax15 import entmax15
+from fenchel.maps._fusedmax import fusedmax
 from fenchel.maps._normmax import normmax
+from fenchel.maps._oscarmax import oscarmax
+from fenchel.maps._oscarmax_approx import oscarmax_approx
 from fenchel.maps._renyimax import renyimax
 from fenchel.maps._softmax import softmax
 from fenchel.maps._sparse_entmax import SparseRows, sparse_entmax
@@ -15,7 +18,10 @@ __all__ = [
     "budget",
     "entmax",
     "entmax15",
+    "fusedmax",
     "normmax",
+    "oscarmax",
+    "oscarmax_approx",
     "renyimax",
     "softmax",
     "sparse_entmax",

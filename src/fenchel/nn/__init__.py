@@ -6,9 +6,11 @@ from fenchel.nn._entmax15 import Entmax15
 from fenchel.nn._entmax15_loss import Entmax15Loss
 from fenchel.nn._entmax_loss import EntmaxLoss
 from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
+from fenchel.nn._fusedmax import Fusedmax
 from fenchel.nn._linear_entmax_loss import LinearEntmaxLoss
 from fenchel.nn._multihead_attention import MultiheadAttention
 from fenchel.nn._normmax import Normmax
+from fenchel.nn._oscarmax import Oscarmax
 from fenchel.nn._renyimax import Renyimax
 from fenchel.nn._softmax import Softmax
 from fenchel.nn._sparsemax import Sparsemax
@@ -22,9 +24,11 @@ __all__ = [
     "Entmax15Loss",
     "EntmaxLoss",
     "FenchelYoungLoss",
+    "Fusedmax",
     "LinearEntmaxLoss",
     "MultiheadAttention",
     "Normmax",
+    "Oscarmax",
     "Renyimax",
     "Softmax",
     "Sparsemax",

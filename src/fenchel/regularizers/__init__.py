@@ -1,8 +1,10 @@
 """Convex functions Ω, each with its map, value, loss and margin. One file an Ω."""
 
 from fenchel.regularizers._base import Regularizer
+from fenchel.regularizers._fused_lasso import FusedLasso
 from fenchel.regularizers._gini import Gini
 from fenchel.regularizers._norm import Norm
+from fenchel.regularizers._oscar import Oscar
 from fenchel.regularizers._registry import REGULARIZERS, as_regularizer
 from fenchel.regularizers._renyi import Renyi
 from fenchel.regularizers._scaled import Scaled
@@ -14,8 +16,10 @@ from fenchel.regularizers._zero import Zero
 
 __all__ = [
     "REGULARIZERS",
+    "FusedLasso",
     "Gini",
     "Norm",
+    "Oscar",
     "Regularizer",
     "Renyi",
     "Scaled",

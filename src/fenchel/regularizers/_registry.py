@@ -4,8 +4,10 @@ from typing import Any
 
 from fenchel._checks import FenchelError
 from fenchel.regularizers._base import Regularizer
+from fenchel.regularizers._fused_lasso import FusedLasso
 from fenchel.regularizers._gini import Gini
 from fenchel.regularizers._norm import Norm
+from fenchel.regularizers._oscar import Oscar
 from fenchel.regularizers._renyi import Renyi
 from fenchel.regularizers._shannon import Shannon
 from fenchel.regularizers._squared import Squared
@@ -15,8 +17,10 @@ from fenchel.regularizers._zero import Zero
 
 #: Every regularizer by name, as :func:`fenchel.fenchel_young_loss` takes them.
 REGULARIZERS: dict[str, type[Regularizer]] = {
+    "fused_lasso": FusedLasso,
     "gini": Gini,
     "norm": Norm,
+    "oscar": Oscar,
     "renyi": Renyi,
     "shannon": Shannon,
     "squared": Squared,

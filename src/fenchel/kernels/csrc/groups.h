@@ -105,22 +105,31 @@ inline void fuse_neighbours(const double* x, int64_t n, double lambda, const Gro
   }
 }
 
+// Without a penalty nothing is fused; levels would begin to move towards their neighbours.
+inline void single_groups(const GroupScratch& row, int64_t count) {
+  const auto side = [&](int64_t i) {  // of entry i, seen from entry i + 1
+    if (i < 0 || i + 1 >= count || row.place[i + 1] != row.place[i] + 1) return 0.0;
+    const double gap = row.scores[i] - row.scores[i + 1];
+    return gap > 0 ? 1.0 : (gap < 0 ? -1.0 : 0.0);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    row.levels[i] = row.scores[i];
+    row.slopes[i] = side(i - 1) - side(i);
+    row.group[i] = static_cast<int32_t>(i);
+  }
+}
+
 // Fused lasso: the group of each entry, the level of its group and that level's slope in lambda.
 // Neighbours with a masked entry between them are no neighbours.
 inline void fused_groups(const GroupScratch& row, int64_t count, double lambda) {
+  if (lambda == 0) return single_groups(row, count);
   int32_t groups = 0;
   for (int64_t first = 0; first < count;) {
     int64_t last = first + 1;
     while (last < count && row.place[last] == row.place[last - 1] + 1) ++last;
     const int64_t n = last - first;
     int32_t* side = row.group + first;  // until it is overwritten, from the left
-    if (lambda > 0 && n > 1) {
-      fuse_neighbours(row.scores + first, n, lambda, row, side);
-    } else {
-      for (int64_t k = 0; k + 1 < n; ++k) {
-        side[k] = row.scores[first + k] > row.scores[first + k + 1] ? 1 : -1;
-      }
-    }
+    if (n > 1) fuse_neighbours(row.scores + first, n, lambda, row, side);
     int32_t left = 0;  // the side that the entry before the group is on
     for (int64_t i = first; i < last;) {
       int64_t end = i;
@@ -143,7 +152,8 @@ inline void fused_groups(const GroupScratch& row, int64_t count, double lambda) 
 }
 
 // OSCAR on the simplex, where no weight is negative: scores in descending order, less lambda (n - i)
-// at rank i, pooled until they descend. Equal scores are always pooled.
+// at rank i, pooled until they descend. Equal scores are always pooled. The penalties are taken from
+// their mean, which the projection takes away again: large ones would cost digits.
 inline void oscar_groups(const GroupScratch& row, int64_t count, double lambda, int32_t* order) {
   for (int64_t i = 0; i < count; ++i) order[i] = static_cast<int32_t>(i);
   std::sort(order, order + count, [&](int32_t a, int32_t b) {
@@ -161,7 +171,7 @@ inline void oscar_groups(const GroupScratch& row, int64_t count, double lambda, 
     ++top;
     starts[top] = static_cast<int32_t>(i);
     sums[top] = row.scores[order[i]];
-    penalties[top] = static_cast<double>(count - 1 - i);
+    penalties[top] = static_cast<double>(count - 1) / 2 - static_cast<double>(i);
     while (top > 0 && mean(top - 1, starts[top]) <= mean(top, i + 1)) {
       sums[top - 1] += sums[top];
       penalties[top - 1] += penalties[top];

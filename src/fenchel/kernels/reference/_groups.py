@@ -53,7 +53,8 @@ def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
     count = open_.sum(-1, keepdim=True)
     rank = torch.arange(x.shape[-1], device=x.device)
     inside = rank < count
-    penalty = torch.where(inside, (count - 1 - rank).to(scores.dtype), 0.0)
+    # From their mean, which the projection takes away again: large ones would cost digits.
+    penalty = torch.where(inside, (count - 1).to(scores.dtype) / 2 - rank, 0.0)
     ranked = torch.where(inside, ranked, 0.0)
     linked = inside[..., 1:]
     joined = torch.zeros_like(linked)
