@@ -16,7 +16,7 @@ def attention_scores(
     query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: float
 ) -> Tensor:
     """(batch, heads, queries, keys), with -inf where a query may not look."""
-    group = query.shape[1] // key.shape[1]
+    group = query.shape[1] // max(1, key.shape[1])
     key = key.repeat_interleave(group, 1) if group > 1 else key
     scores = (query * scale) @ key.transpose(-1, -2)
     if is_causal:
@@ -28,7 +28,7 @@ def attention_scores(
 
 
 def weighted_values(weights: Tensor, value: Tensor, dropout_p: float) -> Tensor:
-    group = weights.shape[1] // value.shape[1]
+    group = weights.shape[1] // max(1, value.shape[1])
     value = value.repeat_interleave(group, 1) if group > 1 else value
     return F.dropout(weights, dropout_p) @ value
 

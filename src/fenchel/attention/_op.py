@@ -113,7 +113,7 @@ def _(
     with_alpha: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = query.shape[:3] if with_alpha else (0,)
-    gradients = (torch.empty_like(x) for x in (query, key, value, values))
+    gradients = (x.new_empty(x.shape) for x in (query, key, value, values))
     return *gradients, grad.new_empty(rows, dtype=torch.float64)  # type: ignore[return-value]
 
 

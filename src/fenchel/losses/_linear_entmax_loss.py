@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from fenchel._checks import FenchelError, check_number, check_parameter
 from fenchel.losses._cross_entropy_shape import (
@@ -54,7 +55,7 @@ def linear_entmax_loss(
         sparse_grad: whether the gradient of ``weight`` is a sparse tensor of the rows that have
             one, for ``torch.optim.SparseAdam`` and the like.
 
-    A second derivative is refused. ``torch.compile`` works, except with ``sparse_grad``.
+    A second derivative, ``torch.func`` and forward mode are refused. ``torch.compile`` works, except with ``sparse_grad``.
 
     Example:
         >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
@@ -63,6 +64,7 @@ def linear_entmax_loss(
         tensor([0.0000, 0.1185], grad_fn=<...>)
     """
     name = "linear_entmax_loss"
+    _refuse_transforms(name)
     rows, target = _check_shapes(name, hidden, weight, bias, target)
     check_reduction(name, reduction)
     smoothing = check_smoothing(name, label_smoothing)
@@ -100,6 +102,14 @@ def linear_entmax_loss(
     return reduce(losses, counts, reduction).to(_result_dtype(hidden))
 
 
+def _refuse_transforms(name: str) -> None:
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        raise FenchelError(
+            f"{name}: expected no torch.func and no forward mode, because supports differ in size; "
+            "use `fy.entmax_loss(F.linear(hidden, weight), target)` there."
+        )
+
+
 def _check_shapes(
     name: str, hidden: Any, weight: Any, bias: Any, target: Any
 ) -> tuple[Tensor, Tensor]:
@@ -110,14 +120,17 @@ def _check_shapes(
             raise FenchelError(
                 f"{name}: expected `{label}` to be a floating tensor, but got {got}."
             )
-    if weight.dim() != 2 or hidden.dim() < 1 or hidden.shape[-1] != weight.shape[1]:
+    matching = weight.dim() == 2 and hidden.dim() > 0 and hidden.shape[-1] == weight.shape[1] > 0
+    if not matching:
         raise FenchelError(
-            f"{name}: expected `hidden` of shape (…, d) and `weight` of shape (V, d), but got "
-            f"{tuple(hidden.shape)} and {tuple(weight.shape)}."
+            f"{name}: expected `hidden` of shape (…, d) and `weight` of shape (V, d), d at least "
+            f"1, but got {tuple(hidden.shape)} and {tuple(weight.shape)}."
         )
     if weight.shape[0] == 0:
         raise FenchelError(f"{name}: expected at least one class, but `weight` has no rows.")
-    same = hidden.dtype == weight.dtype or torch.is_autocast_enabled(hidden.device.type)
+    cast = torch.is_autocast_enabled(hidden.device.type)
+    cast = cast and torch.float64 not in (hidden.dtype, weight.dtype)
+    same = hidden.dtype == weight.dtype or cast
     if not same or hidden.device != weight.device:
         raise FenchelError(
             f"{name}: expected `hidden` and `weight` of one dtype on one device, but got "
