@@ -49,7 +49,7 @@ def forward(
         lists.append(_nothing(found) if many else found)
     if not lists:  # no rows
         none = _wide(hidden.new_zeros(0))
-        return none, none.double(), _empty(none), torch.zeros(0, dtype=torch.bool)
+        return none, _no_slope(none), _empty(none), torch.zeros(0, dtype=torch.bool)
     return torch.cat(losses), torch.cat(slopes), kernels.join(lists), torch.tensor(dense)
 
 
