@@ -44,16 +44,16 @@ def composed(query, key, value, alpha=1.5, attn_mask=None, enable_gqa=False, **k
     return weights_of(query, key, alpha, attn_mask, **kwargs) @ value
 
 
-def gradients(out, inputs):
+def gradients(out, inputs, retain_graph=True):
     """Of a weighted sum, in which every entry has a weight of its own."""
     upstream = torch.linspace(-1, 2, max(out.numel(), 1), dtype=out.dtype)[: out.numel()].sin()
-    return torch.autograd.grad(out, inputs, upstream.view_as(out))
+    return torch.autograd.grad(out, inputs, upstream.view_as(out), retain_graph=retain_graph)
 
 
-def assert_same(got, wanted, inputs, tolerance=1e-10):
+def assert_same(got, wanted, inputs, tolerance=1e-10, retain_graph=True):
     assert got.shape == wanted.shape
     assert got.dtype == wanted.dtype
     torch.testing.assert_close(got, wanted, atol=tolerance, rtol=tolerance)
-    pairs = zip(gradients(got, inputs), gradients(wanted, inputs), strict=True)
-    for mine, theirs in pairs:
+    found = (gradients(out, inputs, retain_graph) for out in (got, wanted))
+    for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs, atol=tolerance, rtol=tolerance)

@@ -237,7 +237,7 @@ def test_bad_keys_of_the_future_do_no_harm(rng):
     assert got[:, :, 6:].isnan().all()
     mask = torch.arange(9) < 6
     got = fy.entmax_attention(q, k, v, attn_mask=mask)
-    assert_same(got, fy.entmax_attention(q, k[:, :, :6], v[:, :, :6]), (q,))
+    torch.testing.assert_close(got, fy.entmax_attention(q, k[:, :, :6], v[:, :, :6]))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5])

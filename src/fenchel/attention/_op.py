@@ -151,7 +151,8 @@ def _gradient_of_mask(
 ) -> Tensor:
     """The listed gradients in the scores, laid out and summed to the mask's own shape."""
     dense = scores.new_zeros(starts.shape[0] - 1, key.shape[2])
-    row = torch.arange(dense.shape[0]).repeat_interleave(starts.diff(), output_size=len(scores))
+    total = scores.shape[0]  # len() would ask torch.compile for a number
+    row = torch.arange(dense.shape[0]).repeat_interleave(starts.diff(), output_size=total)
     dense.index_put_((row, indices.long()), scores)
     return dense.reshape(*query.shape[:3], key.shape[2])
 

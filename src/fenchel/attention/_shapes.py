@@ -104,8 +104,8 @@ def _check_tensors(name: str, query: Any, key: Any, value: Any) -> None:
             )
     if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
         raise FenchelError(
-            f"{name}: expected `query` and `key` of one width, but got {query.shape[-1]} and "
-            f"{key.shape[-1]}."
+            f"{name}: expected `query` and `key` of one width of at least 1, but got "
+            f"{query.shape[-1]} and {key.shape[-1]}."
         )
     if key.shape[-2] != value.shape[-2] or key.shape[-2] == 0:
         raise FenchelError(
