@@ -80,6 +80,26 @@ def test_learned_alpha(alpha, shape, is_causal, rng):
     assert torch.equal(gradients(frozen, (learned,))[0], gradients(got, (learned,))[0])
 
 
+@pytest.mark.parametrize(
+    ("lead", "of_alpha", "of_mask"),
+    [
+        ((2, 1, 3), (3,), (7, 9)),
+        ((2, 1, 3), (2, 1, 1, 1, 1), (2, 1, 1, 1, 9)),
+        ((2, 2, 3), (2, 2, 3, 1, 1), (2, 3, 7, 1)),
+        ((3,), (3,), (3, 7, 9)),
+        ((3,), (3, 1, 1), (7, 9)),
+        ((), (1,), (7, 9)),
+    ],
+    ids=str,
+)
+def test_learned_alpha_and_mask_in_other_dimensions(lead, of_alpha, of_mask, rng):
+    q, k, v = make(rng, lead)
+    alpha = (1 + torch.rand(of_alpha, generator=rng).double()).requires_grad_()
+    mask = randn(*of_mask, rng=rng).requires_grad_()
+    got = fy.entmax_attention(q, k, v, alpha, mask)
+    assert_same(got, composed(q, k, v, alpha, mask), (q, k, v, alpha, mask))
+
+
 def test_learned_alpha_against_finite_differences(rng):
     q, k, v = (x.detach() for x in make(rng))
     alpha = torch.tensor([1.2, 1.5, 2.0], dtype=torch.float64, requires_grad=True)

@@ -55,7 +55,8 @@ def linear_entmax_loss(
         sparse_grad: whether the gradient of ``weight`` is a sparse tensor of the rows that have
             one, for ``torch.optim.SparseAdam`` and the like.
 
-    A second derivative, ``torch.func`` and forward mode are refused. ``torch.compile`` works, except with ``sparse_grad``.
+    A second derivative, ``torch.func`` and forward mode are refused. ``torch.compile`` works,
+    except with ``sparse_grad``.
 
     Example:
         >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
