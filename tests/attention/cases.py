@@ -39,7 +39,7 @@ def composed(query, key, value, alpha=1.5, attn_mask=None, enable_gqa=False, **k
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
-    if isinstance(alpha, torch.Tensor) and alpha.dim() == 1:
+    if isinstance(alpha, torch.Tensor) and alpha.dim() == 1 < alpha.numel():
         alpha = alpha[:, None, None]
     return weights_of(query, key, alpha, attn_mask, **kwargs) @ value
 

@@ -48,7 +48,7 @@ def test_boolean_masks(alpha, shape, rng):
     assert_same(got, composed(q, k, v, alpha, mask), (q, k, v))
 
 
-@alphas
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0, math.inf])
 @pytest.mark.parametrize(
     "shape", [(7, 9), (3, 7, 9), (2, 1, 7, 9), (1, 3, 1, 1), (2, 3, 7, 9), (9,)], ids=str
 )
@@ -66,9 +66,9 @@ def test_floating_masks(alpha, shape, learned, rng):
 
 @alphas
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (3, 1, 1), (2, 1, 1, 1), (2, 3, 1, 1)], ids=str)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_learned_alpha(alpha, shape, is_causal, rng):
+def test_learned_alpha(alpha, shape, rng):
     q, k, v = make(rng)
+    is_causal = len(shape) % 2 == 0
     learned = torch.full(shape, alpha, dtype=torch.float64)
     if alpha < math.inf and len(shape) > 0:
         learned += torch.rand(shape, generator=rng)
@@ -116,8 +116,7 @@ def test_gradcheck(alpha, rng):
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3), (2, 3, 2), (1, 1, 2, 2)], ids=str)
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("scale", [None, 0.7])
+@pytest.mark.parametrize(("is_causal", "scale"), [(False, None), (True, None), (True, 0.7)])
 @pytest.mark.parametrize(("queries", "keys"), [(7, 7), (5, 9), (9, 5), (1, 9), (6, 1)])
 def test_like_torch(lead, is_causal, scale, queries, keys, rng):
     q, k, v = make(rng, lead, queries, keys)
@@ -167,7 +166,7 @@ def test_groups_of_heads_with_mask_and_alpha(rng):
 
 
 @pytest.mark.parametrize("d", [1, 3, 16, 64, 65, 130])
-@pytest.mark.parametrize("d_value", [1, 5, 64, 130])
+@pytest.mark.parametrize("d_value", [1, 5, 130])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_widths(d, d_value, dtype, rng):
     q, k, v = make(rng, (1, 2), 9, 21, d, d_value, dtype=dtype)
@@ -176,8 +175,8 @@ def test_widths(d, d_value, dtype, rng):
     assert_same(got, composed(q, k, v), (q, k, v), tolerance)
 
 
-@pytest.mark.parametrize("queries", [1, 2, 3, 4, 5, 8, 9, 17])
-@pytest.mark.parametrize("keys", [1, 2, 7, 8, 15, 16, 17, 33, 100])
+@pytest.mark.parametrize("queries", [1, 3, 4, 5, 9, 17])
+@pytest.mark.parametrize("keys", [1, 7, 8, 16, 17, 33, 100])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_lengths(queries, keys, is_causal, rng):
     q, k, v = make(rng, (1, 2), queries, keys)

@@ -63,7 +63,7 @@ def test_compile_inductor(rng):
 def test_compile_with_changing_lengths(backend, rng):
     torch._dynamo.reset()
     f = torch.compile(fy.entmax_attention, fullgraph=True, dynamic=True, backend="aot_eager")
-    for length in (3, 5, 8):
+    for length in (3, 5):
         q, k, v = make(rng, queries=length, keys=length + 1)
         assert_same(f(q, k, v), fy.entmax_attention(q, k, v), (q, k, v), 1e-12, False)
 

@@ -12,7 +12,7 @@ from fenchel.kernels import Lists
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-12}
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 WIDTHS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 160, 200, 257, 300]
-SHAPES = [(1, 1), (1, 40), (40, 1), (7, 13), (50, 300), (300, 50)]
+SHAPES = [(1, 1), (1, 40), (40, 1), (50, 300), (300, 50)]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
 densities = pytest.mark.parametrize("density", [0.0, 0.02, 0.3, 1.0])
 
@@ -112,8 +112,8 @@ def test_transpose(dtype, shape, density, scaled, backend, rng):
     assert (got.starts.dtype, got.indices.dtype) == (torch.int64, torch.int32)
     turned = dense.t() if scale is None else dense.t() * scale
     assert torch.equal(to_dense(got, shape[0]), turned)
-    for first, last in zip(got.starts[:-1], got.starts[1:], strict=True):
-        assert (got.indices[first:last].diff() > 0).all()
+    column = torch.arange(shape[1]).repeat_interleave(got.starts.diff())
+    assert ((column * shape[0] + got.indices).diff() > 0).all()  # rows in order in each column
     assert all(torch.equal(a, b) for a, b in zip(lists, kept, strict=True))
     back = kernels.transpose(kernels.transpose(lists, shape[1]), shape[0])
     assert all(torch.equal(a, b) for a, b in zip(back, lists, strict=True))
