@@ -19,8 +19,8 @@
                                                   int64_t, int64_t, const double*, int64_t);
 #define SPARSE(suffix, T)                                                                         \
   extern "C" int fenchel_entmax_sparse_##suffix(const T*, int64_t, int64_t, int64_t,              \
-                                                const double*, int64_t, int64_t*, double*,        \
-                                                void**, int64_t*);                                \
+                                                const double*, int64_t, int64_t*, int64_t*,       \
+                                                double*, void**);                                 \
   extern "C" void fenchel_sparse_take_##suffix(void*, int64_t*, T*);
 MAP(entmax, f32, float)
 MAP(entmax, f64, double)
@@ -163,18 +163,18 @@ void one_case(Random& random) {
   }
 
   if (op != 0 || inner != 1) return;
-  std::vector<int64_t> sizes(rows);
+  std::vector<int64_t> sizes(rows), starts(rows + 1);
   std::vector<double> threshold(rows);
   void* handle = nullptr;
-  int64_t total = 0;
   if constexpr (f32) {
     status = fenchel_entmax_sparse_f32(x.data(), outer, n, inner, at, stride, sizes.data(),
-                                       threshold.data(), &handle, &total);
+                                       starts.data(), threshold.data(), &handle);
   } else {
     status = fenchel_entmax_sparse_f64(x.data(), outer, n, inner, at, stride, sizes.data(),
-                                       threshold.data(), &handle, &total);
+                                       starts.data(), threshold.data(), &handle);
   }
   if (status != 0) fail("sparse returned an error", name, shown);
+  const int64_t total = starts[rows];
   std::vector<int64_t> indices(total);
   std::vector<T> values(total);
   if constexpr (f32) {
@@ -194,14 +194,28 @@ void one_case(Random& random) {
 
 }  // namespace
 
+#include "fuzz_lists.h"
+
+template <class T>
+void any_case(Random& random) {
+  const int kind = below(random, 4);
+  if (kind == 0) {
+    loss_case<T>(random);
+  } else if (kind == 1) {
+    attention_case<T>(random);
+  } else {
+    one_case<T>(random);
+  }
+}
+
 int main(int argc, char** argv) {
   const long cases = argc > 1 ? std::atol(argv[1]) : 3000;
   Random random(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1);
   for (long i = 0; i < cases; ++i) {
     if (i % 2 == 0) {
-      one_case<float>(random);
+      any_case<float>(random);
     } else {
-      one_case<double>(random);
+      any_case<double>(random);
     }
   }
   std::printf("%ld cases, nothing found\n", cases);

@@ -58,5 +58,5 @@ def dense_attention(
 
 
 def _for_each_query_head(x: Tensor, like: Tensor) -> Tensor:
-    group = like.shape[1] // x.shape[1]
+    group = like.shape[1] // max(1, x.shape[1])
     return x.repeat_interleave(group, 1) if group > 1 else x

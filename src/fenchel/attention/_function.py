@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -130,9 +133,10 @@ def sparse_entmax_attention(
 
 def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
     if not _native_serves(at):
-        return dense_attention(
-            at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
-        )
+        with _without_autocast(at.query):
+            return dense_attention(
+                at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
+            )
     inputs = (at.query, at.key, at.value, at.alpha, at.mask)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     if learning or dropout_p > 0 or torch.compiler.is_compiling():
@@ -144,10 +148,18 @@ def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
     return _native_attention.attention_output(query, key, value, at.mask, wide, is_causal, at.scale)
 
 
+def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """The inputs are cast already; what follows is float32, as on the core."""
+    if x.is_meta or not torch.is_autocast_enabled(x.device.type):
+        return nullcontext()
+    return torch.autocast(x.device.type, enabled=False)
+
+
 def _native_serves(at: Attention) -> bool:
     """Whether the core is there for these tensors, outside of torch.func and forward mode."""
     return (
         not torch._C._are_functorch_transforms_active()
         and forward_ad._current_level < 0
+        and at.query.numel() * at.value.numel() > 0
         and kernels.choose_backend(at.query) == "native"
     )

@@ -113,7 +113,7 @@ def _(
     with_alpha: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = query.shape[:3] if with_alpha else (0,)
-    gradients = (torch.empty_like(x) for x in (query, key, value, values))
+    gradients = (x.new_empty(x.shape) for x in (query, key, value, values))
     return *gradients, grad.new_empty(rows, dtype=torch.float64)  # type: ignore[return-value]
 
 
@@ -151,7 +151,8 @@ def _gradient_of_mask(
 ) -> Tensor:
     """The listed gradients in the scores, laid out and summed to the mask's own shape."""
     dense = scores.new_zeros(starts.shape[0] - 1, key.shape[2])
-    row = torch.arange(dense.shape[0]).repeat_interleave(starts.diff(), output_size=len(scores))
+    total = scores.shape[0]  # len() would ask torch.compile for a number
+    row = torch.arange(dense.shape[0]).repeat_interleave(starts.diff(), output_size=total)
     dense.index_put_((row, indices.long()), scores)
     return dense.reshape(*query.shape[:3], key.shape[2])
 

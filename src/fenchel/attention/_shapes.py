@@ -41,6 +41,7 @@ def arrange(
     enable_gqa: Any,
 ) -> Attention:
     """Check the arguments and bring them to four dimensions."""
+    query, key, value = (_autocast(x) for x in (query, key, value))
     _check_tensors(name, query, key, value)
     for label, flag in (("is_causal", is_causal), ("enable_gqa", enable_gqa)):
         if not isinstance(flag, bool):
@@ -54,7 +55,7 @@ def arrange(
         )
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
-    scale = check_number(name, "scale", scale, -math.inf, "")
+    scale = check_number(name, "scale", scale, -math.inf, "(and not NaN)")
     shape = (*query.shape[:-1], value.shape[-1])
     query, key, value = (_at_least_4d(x) for x in (query, key, value))
     lead = _lead(name, query, key, value, enable_gqa)
@@ -75,6 +76,16 @@ def arrange(
     )
 
 
+def _autocast(x: Any) -> Any:
+    """What torch's own attention would work on under autocast."""
+    if not isinstance(x, Tensor) or x.is_meta or not x.is_floating_point():
+        return x
+    device = x.device.type
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
+        return x
+    return x.to(torch.get_autocast_dtype(device))
+
+
 def _check_tensors(name: str, query: Any, key: Any, value: Any) -> None:
     for label, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, Tensor) or not x.is_floating_point():
@@ -93,8 +104,8 @@ def _check_tensors(name: str, query: Any, key: Any, value: Any) -> None:
             )
     if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
         raise FenchelError(
-            f"{name}: expected `query` and `key` of one width, but got {query.shape[-1]} and "
-            f"{key.shape[-1]}."
+            f"{name}: expected `query` and `key` of one width of at least 1, but got "
+            f"{query.shape[-1]} and {key.shape[-1]}."
         )
     if key.shape[-2] != value.shape[-2] or key.shape[-2] == 0:
         raise FenchelError(
@@ -112,7 +123,7 @@ def _lead(name: str, query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> tu
     heads, kv_heads = query.shape[-3], key.shape[-3]
     rest = [tuple(x.shape[:-3]) for x in (query, key, value)]
     if gqa:
-        if value.shape[-3] != kv_heads or heads % kv_heads:
+        if value.shape[-3] != kv_heads or kv_heads == 0 or heads % kv_heads:
             raise FenchelError(
                 f"{name}: expected heads of `query` ({heads}) that are a multiple of those of "
                 f"`key` ({kv_heads}) and `value` ({value.shape[-3]})."
@@ -132,7 +143,7 @@ def _lead(name: str, query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> tu
 
 
 def _flat(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    return x.reshape(-1, lead[-1], *x.shape[-2:])
+    return x.reshape(math.prod(lead[:-1]), lead[-1], *x.shape[-2:])
 
 
 def _check_alpha(name: str, alpha: Any, query: Tensor, lead: tuple[int, ...]) -> Tensor:
@@ -151,7 +162,7 @@ def _check_alpha(name: str, alpha: Any, query: Tensor, lead: tuple[int, ...]) ->
             f"{name}: expected `alpha` of one number a head, shape ({lead[-1]},) or broadcastable "
             f"to {(*lead, 1, 1)}, but got {tuple(alpha.shape)}."
         ) from None
-    return each.reshape(-1, lead[-1])
+    return each.reshape(math.prod(lead[:-1]), lead[-1])
 
 
 def _check_mask(name: str, mask: Any, query: Tensor, shape: tuple[int, ...]) -> Tensor | None:
@@ -168,7 +179,7 @@ def _check_mask(name: str, mask: Any, query: Tensor, shape: tuple[int, ...]) -> 
             f"{name}: expected `attn_mask` on {query.device}, but it is on {mask.device}."
         )
     try:
-        return mask.expand(shape).reshape(-1, *shape[-3:])
+        return mask.expand(shape).reshape(math.prod(shape[:-3]), *shape[-3:])
     except RuntimeError:
         raise FenchelError(
             f"{name}: expected `attn_mask` broadcastable to {shape}, but got {tuple(mask.shape)}."

@@ -47,6 +47,9 @@ def forward(
         slopes.append(slope)
         dense.append(many)
         lists.append(_nothing(found) if many else found)
+    if not lists:  # no rows
+        none = _wide(hidden.new_zeros(0))
+        return none, _no_slope(none), _empty(none), torch.zeros(0, dtype=torch.bool)
     return torch.cat(losses), torch.cat(slopes), kernels.join(lists), torch.tensor(dense)
 
 
@@ -71,7 +74,8 @@ def backward(
         residual = _dense_residual(logits, target[part], _alpha_of(alpha, part))
         residual = (residual * scale[part, None]).to(weight.dtype)
         grad_hidden[part] = (residual @ weight).to(grad_hidden.dtype)
-        grad_weight.addmm_(residual.t(), hidden[part].to(weight.dtype))
+        kept = hidden[part].masked_fill((target[part] == IGNORED)[:, None], 0.0)  # it may be NaN
+        grad_weight.addmm_(residual.t(), kept.to(weight.dtype))
         grad_bias += residual.sum(0, dtype=grad_bias.dtype)
     return grad_hidden.to(hidden.dtype), grad_weight, grad_bias
 
@@ -121,17 +125,17 @@ def _chunk(
     if kernels.choose_backend(logits) == "native":
         if not keep:
             loss = _native_nonzeros.entmax_loss_value(logits, alpha, target)
-            return loss, loss.new_zeros(0), _empty(logits)
+            return loss, _no_slope(loss), _empty(logits)
         loss, slope, *lists = _native_nonzeros.entmax_loss(logits, alpha, target, with_slope)
-        return loss, slope.squeeze(-1) if with_slope else loss.new_zeros(0), Lists(*lists)
+        return loss, slope.squeeze(-1) if with_slope else _no_slope(loss), Lists(*lists)
     loss = Tsallis(alpha)._loss(logits, target)
     if not keep:
-        return loss, loss.new_zeros(0), _empty(logits)
+        return loss, _no_slope(loss), _empty(logits)
     p = kernels.run("entmax", logits, alpha, 1)
     ignored = (target == IGNORED)[:, None]
-    slope = loss.new_zeros(0)
+    slope = _no_slope(loss)
     if with_slope:
-        slope = -tsallis_slope(p, alpha).masked_fill(ignored, 0.0).squeeze(-1)
+        slope = -tsallis_slope(p.double(), alpha).masked_fill(ignored, 0.0).squeeze(-1)
     residual = (p - one_hot(target, p)).masked_fill(ignored, 0.0)
     inside = residual != 0
     sizes = inside.sum(1)
@@ -147,6 +151,10 @@ def _dense_residual(logits: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
 
 def _alpha_of(alpha: Tensor, part: slice) -> Parameter:
     return float(alpha) if alpha.numel() == 1 else alpha[part, None]
+
+
+def _no_slope(loss: Tensor) -> Tensor:
+    return loss.new_zeros(0, dtype=torch.float64)
 
 
 def _nothing(lists: Lists) -> Lists:
@@ -173,7 +181,7 @@ def _scatter_rows(columns: Lists, hidden: Tensor, weight: Tensor) -> Tensor:
     if weight.dtype == hidden.dtype:
         return kernels.times_matrix(columns, hidden)
     named, rows = _named_rows(columns, hidden)
-    return torch.zeros_like(weight).index_copy_(0, named, rows.to(weight.dtype))
+    return weight.new_zeros(weight.shape).index_copy_(0, named, rows.to(weight.dtype))
 
 
 def _times_weight(lists: Lists, columns: Lists, weight: Tensor, scale: Tensor) -> Tensor:

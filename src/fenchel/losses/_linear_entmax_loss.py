@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from fenchel._checks import FenchelError, check_number, check_parameter
 from fenchel.losses._cross_entropy_shape import (
@@ -55,7 +56,8 @@ def linear_entmax_loss(
         sparse_grad: whether the gradient of ``weight`` is a sparse tensor of the rows that have
             one, for ``torch.optim.SparseAdam`` and the like.
 
-    A second derivative is refused. ``torch.compile`` works, except with ``sparse_grad``.
+    A second derivative, ``torch.func`` and forward mode are refused. ``torch.compile`` works,
+    except with ``sparse_grad``.
 
     Example:
         >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
@@ -64,6 +66,7 @@ def linear_entmax_loss(
         tensor([0.0000, 0.0617], grad_fn=<...>)
     """
     name = "linear_entmax_loss"
+    _refuse_transforms(name)
     rows = check_layer(name, hidden, weight, bias)
     check_reduction(name, reduction)
     smoothing = check_smoothing(name, label_smoothing)
@@ -100,6 +103,14 @@ def linear_entmax_loss(
         losses = losses * counts
     losses = losses.reshape(target.shape)
     return reduce(losses, counts, reduction).to(_result_dtype(hidden))
+
+
+def _refuse_transforms(name: str) -> None:
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        raise FenchelError(
+            f"{name}: expected no torch.func and no forward mode, because supports differ in size; "
+            "use `fy.entmax_loss(F.linear(hidden, weight), target)` there."
+        )
 
 
 def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ def _dense_gradients(
 @_dense_gradients.register_fake
 def _(grad: Tensor, hidden: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     bias = weight.new_empty(weight.shape[0], dtype=torch.float64)
-    return torch.empty_like(hidden), torch.empty_like(weight), bias
+    return hidden.new_empty(hidden.shape), weight.new_empty(weight.shape), bias
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: _Forward) -> None:

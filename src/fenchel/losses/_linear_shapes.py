@@ -18,14 +18,17 @@ def check_layer(name: str, hidden: Any, weight: Any, bias: Any) -> Tensor:
             raise FenchelError(
                 f"{name}: expected `{label}` to be a floating tensor, but got {got}."
             )
-    if weight.dim() != 2 or hidden.dim() < 1 or hidden.shape[-1] != weight.shape[1]:
+    matching = weight.dim() == 2 and hidden.dim() > 0 and hidden.shape[-1] == weight.shape[1] > 0
+    if not matching:
         raise FenchelError(
-            f"{name}: expected `hidden` of shape (…, d) and `weight` of shape (V, d), but got "
-            f"{tuple(hidden.shape)} and {tuple(weight.shape)}."
+            f"{name}: expected `hidden` of shape (…, d) and `weight` of shape (V, d), d at least "
+            f"1, but got {tuple(hidden.shape)} and {tuple(weight.shape)}."
         )
     if weight.shape[0] == 0:
         raise FenchelError(f"{name}: expected at least one class, but `weight` has no rows.")
-    same = hidden.dtype == weight.dtype or torch.is_autocast_enabled(hidden.device.type)
+    cast = torch.is_autocast_enabled(hidden.device.type)
+    cast = cast and torch.float64 not in (hidden.dtype, weight.dtype)
+    same = hidden.dtype == weight.dtype or cast
     if not same or hidden.device != weight.device:
         raise FenchelError(
             f"{name}: expected `hidden` and `weight` of one dtype on one device, but got "

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.regularizers._target import IGNORED
-from fenchel.regularizers._tsallis_curve import log_a
+from fenchel.regularizers._tsallis_curve import LARGE, log_a
 
 
 def smoothing_term(
@@ -37,6 +37,7 @@ def smoothing_term(
         )
     dtype = losses.dtype
     ignored = target == IGNORED
+    hidden = hidden.masked_fill(ignored[:, None], 0.0)  # it may be NaN
     known = torch.where(ignored, 0, target)
     open_classes = torch.ones(weight.shape[0], dtype=dtype, device=weight.device)
     if bias is not None:
@@ -46,11 +47,14 @@ def smoothing_term(
     if class_weight is not None:
         spread = spread * class_weight.to(dtype)
         share = class_weight.to(dtype)[known]
-    total = (1 - smoothing) * share + smoothing * spread.sum()
-    on_class = (1 - smoothing) * share / total
-    on_spread = smoothing / total
+    mass = spread.sum()
+    spread = spread / torch.where(mass == 0, 1.0, mass)  # so that B <= 1: its powers are tame
+    total = (1 - smoothing) * share + smoothing * mass
+    known_total = torch.where(total == 0, 1.0, total)
+    on_class = (1 - smoothing) * share / known_total
+    on_spread = smoothing * mass / known_total
     score, mean = _scores(hidden, weight, bias, known, spread)
-    own = _omega(on_class, on_spread, spread, known, alpha.to(dtype))
+    own = _omega(on_class, on_spread, spread, known, alpha.to(dtype).clamp(max=LARGE))
     value = losses + own + (1 - on_class) * score - on_spread * mean
     value = torch.where(value < 0, value - value.detach(), value)  # rounding
     return (total * value).masked_fill(ignored, 0.0)
@@ -64,8 +68,8 @@ def _scores(
     score = (hidden.to(dtype) * weight[target].to(dtype)).sum(1)
     mean = hidden.to(dtype) @ (spread.to(weight.dtype) @ weight).to(dtype)
     if bias is not None:
-        score = score + bias[target].to(dtype)
-        known = torch.where(spread > 0, bias.to(dtype), 0.0)
+        known = torch.where(bias == -torch.inf, 0.0, bias.to(dtype))
+        score = score + known[target]  # with a masked target the loss is infinite already
         mean = mean + (known * spread).sum()
     return score, mean
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from fenchel._special import expm1_over, expm1_over_slope, second_remainder
 
 Parameter = float | Tensor
-_LARGE = 1e15  # from here on alpha is as good as infinite, and its products are still finite
+LARGE = 1e15  # from here on alpha is as good as infinite, and its products are still finite
 
 
 def log_a(p: Tensor, alpha: Parameter) -> Tensor:
@@ -96,12 +96,12 @@ def _power(p: Tensor, alpha: Parameter) -> Tensor:
 
 
 def _finite(alpha: Parameter) -> Parameter:
-    return alpha.clamp(max=_LARGE) if isinstance(alpha, Tensor) else min(alpha, _LARGE)
+    return alpha.clamp(max=LARGE) if isinstance(alpha, Tensor) else min(alpha, LARGE)
 
 
 def _excess(alpha: Parameter) -> Parameter:
     """alpha - 1, never 0 in a tensor: -1/a then is -1e30, and 0 times it is 0."""
     if not isinstance(alpha, Tensor):
         return _finite(alpha) - 1
-    a = alpha.clamp(max=_LARGE) - 1
+    a = alpha.clamp(max=LARGE) - 1
     return torch.where(a == 0, a + 1e-30, a)

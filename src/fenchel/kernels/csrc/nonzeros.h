@@ -15,6 +15,7 @@ namespace FENCHEL_ISA {
 // Appends the nonzeros of a row to a part; false when memory is out.
 template <class T>
 bool append_row(const ListedRow<T>& row, SparsePart<T>* part) {
+  if (row.count == 0) return true;  // there may be no memory yet to copy nothing to
   const int64_t needed = part->count + row.count;
   if (needed > part->capacity) {
     const int64_t capacity = std::max<int64_t>({1024, 2 * part->capacity, needed});
