@@ -4,8 +4,8 @@
 
 #define LISTS(suffix, T)                                                                          \
   extern "C" int fenchel_entmax_loss_##suffix(const T*, int64_t, int64_t, int64_t, const double*, \
-                                              int64_t, const int64_t*, T*, double*, int64_t*,     \
-                                              int64_t*, void**);                                  \
+                                              int64_t, const int64_t*, T*, double*, int64_t,      \
+                                              int64_t*, int64_t*, void**);                        \
   extern "C" void fenchel_sparse_take32_##suffix(void*, int32_t*, T*);                            \
   extern "C" void fenchel_list_to_dense_##suffix(const T*, const int64_t*, const int32_t*,        \
                                                  const T*, T*, int64_t, int64_t);                 \
@@ -139,10 +139,10 @@ void loss_case(Random& random) {
   const int64_t stride = per_row ? 1 : 0;
   void* handle = nullptr;
   int status = Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(), loss.data(),
-                              below(random, 2) ? slope.data() : nullptr, sizes.data(),
+                              below(random, 2) ? slope.data() : nullptr, rows * n, sizes.data(),
                               starts.data(), &handle);
   status |= Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(), alone.data(),
-                           nullptr, nullptr, nullptr, nullptr);
+                           nullptr, 0, nullptr, nullptr, nullptr);
   status |= Lists<T>::entmax(x.data(), p.data(), rows, n, 1, alpha.data(), stride);
   if (status != 0) fail("an error", "entmax_loss", 0);
   std::vector<int32_t> indices(starts[rows]);

@@ -97,7 +97,10 @@ def test_wrong_alpha(alpha, said):
 @pytest.mark.parametrize(
     ("omega", "said"),
     [
-        ("ginny", "expected `omega` to be one of 'gini', 'norm', 'renyi', 'shannon', 'squared', "),
+        (
+            "ginny",
+            "expected `omega` to be one of 'fused_lasso', 'gini', 'norm', 'oscar', 'renyi', ",
+        ),
         (1.5, "expected `omega` to be a Regularizer such as fy.Tsallis(1.5), or the name of one"),
         (fy.Gini, "but got ABCMeta"),
         (None, "but got NoneType"),

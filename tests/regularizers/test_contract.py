@@ -38,7 +38,8 @@ def vertices(target: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def test_every_regularizer_is_tested():
-    assert {type(case.omega) for case in CASES} >= set(REGULARIZERS.values())
+    elsewhere = {fy.FusedLasso, fy.Oscar}  # in test_group_regularizers.py: they are not symmetric
+    assert {type(case.omega) for case in CASES} >= set(REGULARIZERS.values()) - elsewhere
 
 
 # --------------------------------------------------------------------------------------- values

@@ -28,7 +28,7 @@ if LIBRARY is not None:
     for _dtype, _suffix in SUFFIX.items():
         for _name, _arguments in {
             "entmax_sparse": _ROWS + [c_void_p] * 4,
-            "entmax_loss": _ROWS + [c_void_p] * 6,
+            "entmax_loss": _ROWS + [c_void_p] * 3 + [c_int64] + [c_void_p] * 3,
             "list_to_dense": [c_void_p] * 5 + [c_int64] * 2,
             "sparse_take": [c_void_p] * 3,
             "sparse_take32": [c_void_p] * 3,
@@ -60,24 +60,31 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
     return indices, values, sizes, threshold
 
 
-def entmax_loss(x: Tensor, alpha: Parameter, target: Tensor, with_slope: bool) -> tuple[Any, ...]:
+def entmax_loss(
+    x: Tensor, alpha: Parameter, target: Tensor, with_slope: bool, most: int | None = None
+) -> tuple[Any, ...]:
     """Losses along the last axis and what their gradient needs.
 
     Returns losses, slopes (derivatives in alpha, if asked), starts, indices (int32) and values: the
     nonzeros of p - y of row i are those from starts[i] to starts[i + 1]. A negative target is
-    ignored.
+    ignored. If there are more than ``most`` of them, indices and values are None.
     """
     x, target = readable(x), target.contiguous()
     sizes, starts = _counts(x)
     handle = c_void_p()
-    loss, slope = _run_loss(x, alpha, target, with_slope, sizes, starts, handle)
-    indices, values = take("sparse_take32", handle, int(starts[-1]), x.dtype, torch.int32)
+    limit = x.numel() if most is None else most
+    loss, slope = _run_loss(x, alpha, target, with_slope, limit, sizes, starts, handle)
+    total = int(starts[-1])
+    if total > limit:
+        _functions["sparse_take32", x.dtype](handle, None, None)
+        return loss, slope, starts, None, None
+    indices, values = take("sparse_take32", handle, total, x.dtype, torch.int32)
     return loss, slope, starts, indices, values
 
 
 def entmax_loss_value(x: Tensor, alpha: Parameter, target: Tensor) -> Tensor:
     """The losses alone."""
-    return _run_loss(readable(x), alpha, target.contiguous(), False, None, None, None)[0]
+    return _run_loss(readable(x), alpha, target.contiguous(), False, 0, None, None, None)[0]
 
 
 def list_to_dense(scale: Tensor, starts: Tensor, indices: Tensor, values: Tensor, n: int) -> Tensor:
@@ -101,6 +108,7 @@ def _run_loss(
     alpha: Parameter,
     target: Tensor,
     with_slope: bool,
+    most: int,
     sizes: Tensor | None,
     starts: Tensor | None,
     handle: c_void_p | None,
@@ -117,6 +125,7 @@ def _run_loss(
             target.data_ptr(),
             loss.data_ptr(),
             None if slope is None else slope.data_ptr(),
+            most,
             None if sizes is None else sizes.data_ptr(),
             None if starts is None else starts.data_ptr(),
             None if handle is None else byref(handle),

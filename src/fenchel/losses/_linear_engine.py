@@ -14,7 +14,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel.kernels import Lists, _native_nonzeros
 from fenchel.regularizers import Tsallis
-from fenchel.regularizers._target import IGNORED, one_hot
+from fenchel.regularizers._target import IGNORED
 from fenchel.regularizers._tsallis_curve import slope as tsallis_slope
 
 Parameter = float | Tensor
@@ -41,12 +41,12 @@ def forward(
     losses, slopes, lists, dense = [], [], [], []
     for part, logits in logits_of(hidden, weight, bias):
         of_part = _alpha_of(alpha, part)
-        loss, slope, found = _chunk(logits, target[part], of_part, keep, with_slope)
-        many = may_be_dense and found.values.numel() > DENSE_SHARE * logits.numel()
+        most = int(DENSE_SHARE * logits.numel()) if may_be_dense else logits.numel()
+        loss, slope, found = _chunk(logits, target[part], of_part, keep, with_slope, most)
         losses.append(loss)
         slopes.append(slope)
-        dense.append(many)
-        lists.append(_nothing(found) if many else found)
+        dense.append(found is None)
+        lists.append(_empty(logits) if found is None else found)
     if not lists:  # no rows
         none = _wide(hidden.new_zeros(0))
         return none, _no_slope(none), _empty(none), torch.zeros(0, dtype=torch.bool)
@@ -71,8 +71,8 @@ def backward(
     grad_bias = _column_sums(columns)
     chunks = dense.tolist()
     for part, logits in logits_of(hidden, weight, bias, chunks):
-        residual = _dense_residual(logits, target[part], _alpha_of(alpha, part))
-        residual = (residual * scale[part, None]).to(weight.dtype)
+        p = kernels.run("entmax", logits, _alpha_of(alpha, part), 1)
+        residual = _subtract_target(p, target[part]).mul_(scale[part, None]).to(weight.dtype)
         grad_hidden[part] = (residual @ weight).to(grad_hidden.dtype)
         kept = hidden[part].masked_fill((target[part] == IGNORED)[:, None], 0.0)  # it may be NaN
         grad_weight.addmm_(residual.t(), kept.to(weight.dtype))
@@ -119,34 +119,38 @@ def chunk_size(rows: int) -> int:
 
 
 def _chunk(
-    logits: Tensor, target: Tensor, alpha: Parameter, keep: bool, with_slope: bool
-) -> tuple[Tensor, Tensor, Lists]:
-    """Losses and, if wanted (else empty), slopes and nonzeros of p - y."""
+    logits: Tensor, target: Tensor, alpha: Parameter, keep: bool, with_slope: bool, most: int
+) -> tuple[Tensor, Tensor, Lists | None]:
+    """Losses and, if wanted (else empty), slopes and nonzeros of p - y; None if they are many."""
     if kernels.choose_backend(logits) == "native":
         if not keep:
             loss = _native_nonzeros.entmax_loss_value(logits, alpha, target)
             return loss, _no_slope(loss), _empty(logits)
-        loss, slope, *lists = _native_nonzeros.entmax_loss(logits, alpha, target, with_slope)
-        return loss, slope.squeeze(-1) if with_slope else _no_slope(loss), Lists(*lists)
+        loss, slope, *lists = _native_nonzeros.entmax_loss(logits, alpha, target, with_slope, most)
+        slope = slope.squeeze(-1) if with_slope else _no_slope(loss)
+        return loss, slope, None if lists[1] is None else Lists(*lists)
     loss = Tsallis(alpha)._loss(logits, target)
     if not keep:
         return loss, _no_slope(loss), _empty(logits)
     p = kernels.run("entmax", logits, alpha, 1)
-    ignored = (target == IGNORED)[:, None]
     slope = _no_slope(loss)
     if with_slope:
+        ignored = (target == IGNORED)[:, None]
         slope = -tsallis_slope(p.double(), alpha).masked_fill(ignored, 0.0).squeeze(-1)
-    residual = (p - one_hot(target, p)).masked_fill(ignored, 0.0)
+    residual = _subtract_target(p, target)
     inside = residual != 0
     sizes = inside.sum(1)
+    if int(sizes.sum()) > most:
+        return loss, slope, None
     starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
     return loss, slope, Lists(starts, inside.nonzero()[:, 1].int(), residual[inside])
 
 
-def _dense_residual(logits: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
-    p = kernels.run("entmax", logits, alpha, 1)
-    residual = p - one_hot(target, p)
-    return residual.masked_fill_((target == IGNORED)[:, None], 0.0)
+def _subtract_target(p: Tensor, target: Tensor) -> Tensor:
+    """p - y, written over p: a chunk more would be as large as the logits."""
+    ignored = target == IGNORED
+    p.scatter_add_(1, torch.where(ignored, 0, target)[:, None], p.new_full((len(p), 1), -1.0))
+    return p.masked_fill_(ignored[:, None], 0.0)
 
 
 def _alpha_of(alpha: Tensor, part: slice) -> Parameter:
@@ -155,10 +159,6 @@ def _alpha_of(alpha: Tensor, part: slice) -> Parameter:
 
 def _no_slope(loss: Tensor) -> Tensor:
     return loss.new_zeros(0, dtype=torch.float64)
-
-
-def _nothing(lists: Lists) -> Lists:
-    return Lists(torch.zeros_like(lists.starts), lists.indices[:0], lists.values[:0])
 
 
 def _empty(logits: Tensor) -> Lists:

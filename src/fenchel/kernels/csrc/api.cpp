@@ -197,11 +197,12 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
 #define FENCHEL_LOSS(suffix, T)                                                                  \
   FENCHEL_API int fenchel_entmax_loss_##suffix(                                                  \
       const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,              \
-      int64_t parameter_stride, const int64_t* target, T* loss, double* slope, int64_t* sizes,   \
-      int64_t* starts, void** handle) {                                                          \
+      int64_t parameter_stride, const int64_t* target, T* loss, double* slope, int64_t most,     \
+      int64_t* sizes, int64_t* starts, void** handle) {                                                          \
     const Layout at{outer, n, inner, parameter, parameter_stride};                               \
     const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
-      return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, parts, n_parts); \
+      return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, most, parts,     \
+                                               n_parts);                                         \
     };                                                                                           \
     if (handle == nullptr) return find(nullptr, fenchel::threads_for(at.rows() * at.n));         \
     return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, starts,  \

@@ -149,11 +149,11 @@ int entmax_sparse(const T* x, const Layout& at, int64_t* sizes, double* threshol
                       });
 }
 
-// Losses, and the nonzeros of p - y. A row with a negative target is ignored. Without sizes, no
-// nonzeros are kept.
+// Losses, and the nonzeros of p - y, as long as there are at most `most` a part (then only their
+// sizes). A row with a negative target is ignored. Without sizes, no nonzeros are kept.
 template <class T>
 int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, double* slope,
-                int64_t* sizes, SparsePart<T>* parts, int n_parts) {
+                int64_t* sizes, int64_t most, SparsePart<T>* parts, int n_parts) {
   const auto wanted = [&](int64_t row) {
     if (target[row] >= 0) return true;
     loss[row] = 0;
@@ -169,6 +169,7 @@ int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, do
         if (sizes == nullptr) return true;
         subtract_target(&nonzeros, target[row]);
         sizes[row] = nonzeros.count;
+        if (parts[part].count > most) return true;
         return append_row(nonzeros, &parts[part]);
       });
 }

@@ -55,7 +55,7 @@ struct Kernels {
   int (*entmax_sparse)(const T* x, const Layout&, int64_t* sizes, double* threshold,
                        SparsePart<T>* parts, int n_parts);
   int (*entmax_loss)(const T* x, const Layout&, const int64_t* target, T* loss, double* slope,
-                     int64_t* sizes, SparsePart<T>* parts, int n_parts);
+                     int64_t* sizes, int64_t most, SparsePart<T>* parts, int n_parts);
   void (*list_to_dense)(const T* scale, const int64_t* starts, const int32_t* indices,
                         const T* values, T* out, int64_t rows, int64_t n);
   void (*list_times_matrix)(const T* scale, const int64_t* starts, const int32_t* indices,
