@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import interleave, machine, peak_memory
+from benchmarks.timing import Work, interleave, machine, peak_memory
 
 # batch, heads, length, width, causal, scale of the queries
 CASES = [
@@ -66,13 +66,15 @@ def training(function: Callable[..., Tensor], tensors: list[Tensor]) -> Callable
     inputs = [x.clone().requires_grad_() for x in tensors]
     grad = torch.ones_like(tensors[2])
 
-    def run() -> object:
-        function(*inputs).backward(grad)
-        for x in inputs:  # so that each run needs memory for its gradients
+    def clear() -> None:
+        for x in inputs:
             x.grad = None
-        return None
 
-    return run
+    def run() -> object:
+        clear()
+        return function(*inputs).backward(grad)
+
+    return Work(run, clear)
 
 
 def forward(function: Callable[..., Tensor], tensors: list[Tensor]) -> Callable[[], object]:

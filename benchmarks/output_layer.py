@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import interleave, machine, peak_memory
+from benchmarks.timing import Work, interleave, machine, peak_memory
 
 CASES = [(1024, 512, 32000), (1024, 768, 50000), (1024, 512, 128000), (2048, 512, 32000)]
 SCALES = {4.0: "peaked", 1.0: "middling", 0.3: "flat", 0.02: "dense"}
@@ -38,13 +38,15 @@ def make(rows: int, d: int, classes: int, scale: float) -> tuple[Tensor, Tensor,
 def training(loss: Callable[[Tensor, Tensor], Tensor], *leaves: Tensor) -> Callable[[], object]:
     inputs = [x.clone().requires_grad_() for x in leaves]
 
-    def run() -> object:
-        loss(*inputs).backward()
-        for x in inputs:  # so that each run needs memory for its gradients
+    def clear() -> None:
+        for x in inputs:
             x.grad = None
-        return None
 
-    return run
+    def run() -> object:
+        clear()
+        return loss(*inputs).backward()
+
+    return Work(run, clear)
 
 
 def gate(hidden: Tensor, weight: Tensor, target: Tensor) -> None:

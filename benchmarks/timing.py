@@ -9,6 +9,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -33,9 +34,20 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def peak_memory(work: Callable[[], object]) -> float:
-    """How many megabytes beyond what is held now the work needs at its peak (Linux only)."""
+class Work(NamedTuple):
+    """A training step, and how to drop the gradients it leaves."""
+
+    run: Callable[[], object]
+    clear: Callable[[], None]
+
+    def __call__(self) -> object:
+        return self.run()
+
+
+def peak_memory(work: Work) -> float:
+    """How many megabytes the work needs at its peak, gradients included (Linux only)."""
     work()
+    work.clear()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what was freed is given back, or it would hide what is used
     with open("/proc/self/clear_refs", "w") as reset:

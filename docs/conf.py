@@ -69,8 +69,10 @@ def draw_figures(app: Sphinx) -> None:
     import plot_language_model
     import plot_losses
     import plot_maps
+    import plot_regularized_attention
 
-    for gallery in (plot_maps, plot_losses, plot_language_model):
+    galleries = (plot_maps, plot_losses, plot_language_model, plot_regularized_attention)
+    for gallery in galleries:
         gallery.draw_all(HERE / "_static" / "figures")
 
 

@@ -15,6 +15,7 @@ MODULES = (
     "fenchel",
     "fenchel.nn",
     "fenchel.metrics",
+    "fenchel.analysis",
     "fenchel.solvers",
     "fenchel.integrations.entmax",
 )

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+
+_GREY = "#d9d9d9"
+_MARKERS = "ovsPD^X*"
+
+
+def plot_attention(
+    weights: Tensor,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    *,
+    groups: Tensor | None = None,
+    ax: Any = None,
+    cmap: str = "Blues",
+) -> Any:
+    """Draw a matrix of sparse attention weights.
+
+    Grey is exactly 0; colour is weight. Keys that a query fuses are one: no border stands between
+    neighbours of one group, and a group whose members stand apart gets a marker of its own in that
+    row.
+
+    Args:
+        weights: shape (queries, keys), or one row; probabilities.
+        queries: names of the rows.
+        keys: names of the columns.
+        groups: which keys each query fuses, integers of the shape of ``weights`` (equal numbers in
+            a row are one group); by default, nonzero weights that are equal.
+        ax: matplotlib axes to draw on; by default those of a new figure.
+        cmap: matplotlib's name for the colours.
+
+    Returns:
+        The matplotlib axes.
+
+    Example:
+        >>> from fenchel.analysis import plot_attention
+        >>> scores = torch.tensor([[1.0, 0.9, 0.0, -2.0], [0.0, 0.1, 1.0, 0.9]])
+        >>> axes = plot_attention(fy.fusedmax(scores), ["a", "b"], ["w", "x", "y", "z"])
+        >>> len(axes.texts)
+        0
+    """
+    axes = _axes(ax)
+    values = _check_weights(weights)
+    rows, columns = values.shape
+    fused = _check_groups(groups, values)
+    _check_names("queries", queries, rows)
+    _check_names("keys", keys, columns)
+    import matplotlib
+    from matplotlib.patches import Rectangle
+
+    colours = matplotlib.colormaps[cmap]
+    top = max(float(values.max()), 1e-12)
+    for i in range(rows):
+        for j in range(columns):
+            weight = float(values[i, j])
+            colour = _GREY if weight == 0 else colours(0.15 + 0.85 * weight / top)
+            axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="none"))
+        _borders(axes, i, fused[i], values[i])
+        _mark_scattered(axes, i, fused[i], values[i], top)
+    for i in range(rows + 1):
+        axes.plot([0, columns], [i, i], color="white", linewidth=1.5)
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    axes.set_aspect("equal")
+    axes.set_xticks([j + 0.5 for j in range(columns)], keys or range(columns))
+    axes.set_yticks([i + 0.5 for i in range(rows)], queries or range(rows))
+    if keys:
+        for name in axes.get_xticklabels():
+            name.set(rotation=60, ha="right", rotation_mode="anchor")
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes
+
+
+def _borders(axes: Any, row: int, group: Tensor, values: Tensor) -> None:
+    """A line between neighbours, except those of one group with weight."""
+    for j in range(1, len(group)):
+        if group[j] != group[j - 1] or values[j] == 0:
+            axes.plot([j, j], [row, row + 1], color="white", linewidth=1.5)
+
+
+def _mark_scattered(axes: Any, row: int, group: Tensor, values: Tensor, top: float) -> None:
+    """One marker for each group whose members do not all stand side by side."""
+    marked = 0
+    for number in group[values != 0].unique().tolist():
+        places = ((group == number) & (values != 0)).nonzero()[:, 0]
+        if len(places) < 2 or int(places[-1] - places[0]) == len(places) - 1:
+            continue
+        dark = float(values[places[0]]) > 0.6 * top
+        axes.plot(
+            places + 0.5,
+            [row + 0.5] * len(places),
+            linestyle="none",
+            marker=_MARKERS[marked % len(_MARKERS)],
+            color="white" if dark else "#333333",
+            markersize=5,
+        )
+        marked += 1
+
+
+def _axes(ax: Any) -> Any:
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise ImportError(
+            "plot_attention needs matplotlib; install it with `pip install matplotlib`."
+        ) from error
+    if ax is not None:
+        return ax
+    return matplotlib.figure.Figure(layout="constrained").subplots()
+
+
+def _check_weights(weights: Any) -> Tensor:
+    if not isinstance(weights, Tensor) or not weights.is_floating_point():
+        raise FenchelError(
+            "plot_attention: expected `weights` to be a floating tensor, but got "
+            f"{weights.dtype if isinstance(weights, Tensor) else type(weights).__name__}."
+        )
+    values = weights.detach().cpu().double()
+    values = values[None] if values.dim() == 1 else values
+    if values.dim() != 2 or values.numel() == 0:
+        raise FenchelError(
+            f"plot_attention: expected `weights` of shape (queries, keys), but got "
+            f"{tuple(weights.shape)}."
+        )
+    return values
+
+
+def _check_groups(groups: Any, values: Tensor) -> Tensor:
+    if groups is None:
+        places = torch.arange(values.shape[1])
+        same = (values[:, :, None] == values[:, None, :]) & (values[:, :, None] != 0)
+        first = same.long().argmax(-1)  # the first key of the same weight
+        return torch.where(values == 0, places, first)
+    if not isinstance(groups, Tensor) or groups.is_floating_point():
+        raise FenchelError("plot_attention: expected `groups` to be an integer tensor.")
+    numbers = groups.detach().cpu()
+    numbers = numbers[None] if numbers.dim() == 1 else numbers
+    if numbers.shape != values.shape:
+        raise FenchelError(
+            f"plot_attention: expected `groups` of the shape of `weights` {tuple(values.shape)}, "
+            f"but got {tuple(groups.shape)}."
+        )
+    return numbers
+
+
+def _check_names(label: str, names: Sequence[str] | None, count: int) -> None:
+    if names is not None and len(names) != count:
+        raise FenchelError(
+            f"plot_attention: expected {count} names in `{label}`, but got {len(names)}."
+        )
