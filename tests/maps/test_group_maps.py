@@ -322,12 +322,36 @@ def test_wrong_arguments(name, kwargs, said):
     assert str(error.value).startswith(f"{name}: ")
 
 
-def test_fusedmax_learns_a_segment():
-    """The target is a stretch of positions: fusedmax finds it from fewer, noisier examples."""
+@pytest.mark.parametrize("gamma", [0.2, 3.0])
+def test_gamma_of_softmax_and_sparsemax(gamma, rng):
+    x = randn(5, 7, rng=rng)
+    torch.testing.assert_close(fy.softmax(x, gamma=gamma), torch.softmax(x / gamma, -1))
+    torch.testing.assert_close(fy.sparsemax(x, gamma=gamma), fy.sparsemax(x / gamma))
+    for map_ in (fy.softmax, fy.sparsemax):
+        for wrong in (0.0, -1.0, math.inf, math.nan):
+            with pytest.raises(fy.FenchelError, match="`gamma` must be a positive finite number"):
+                map_(x, gamma=wrong)
+
+
+def test_fusedmax_learns_segments():
+    """Where the answer is a stretch of positions, fusedmax learns more of it than sparsemax."""
     generator = torch.Generator().manual_seed(0)
-    inside = torch.zeros(30).double()
-    inside[10:16] = 1 / 6
-    scores = 6 * inside + 0.35 * torch.randn(40, 30, generator=generator, dtype=torch.float64)
-    fused = (fy.fusedmax(scores, 0.3) - inside).square().sum(-1).mean()
-    sparse = (fy.sparsemax(scores) - inside).square().sum(-1).mean()
-    assert fused < 0.5 * sparse
+    starts = torch.randint(0, 24, (120,), generator=generator)[:, None]
+    places = torch.arange(30)
+    target = ((places >= starts) & (places < starts + 6)).double() / 6
+    noise = torch.randn(120, 30, 3, generator=generator, dtype=torch.float64)
+    features = torch.stack([target * 6, -target * 6, torch.zeros_like(target)], -1) + noise
+
+    def held_out_error(map_) -> float:
+        # Not from 0: equal scores are one group, which nothing moves.
+        weights = torch.tensor([0.5, -0.5, 0.5], dtype=torch.float64, requires_grad=True)
+        optimizer = torch.optim.Adam([weights], lr=0.05)
+        for _ in range(150):
+            optimizer.zero_grad()
+            error = (map_(features[:80] @ weights) - target[:80]).square().sum(-1).mean()
+            error.backward()
+            optimizer.step()
+        with torch.no_grad():
+            return (map_(features[80:] @ weights) - target[80:]).square().sum(-1).mean().item()
+
+    assert held_out_error(lambda s: fy.fusedmax(s, 0.2)) < 0.6 * held_out_error(fy.sparsemax)

@@ -11,6 +11,7 @@ from fenchel._checks import check_mask, check_scores
 from fenchel.maps._family import Family, Parameter
 
 _HALF = (torch.float16, torch.bfloat16)
+POSITIVE = "a positive finite number"
 
 
 def prepare(name: str, scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, int]:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import sys
+
 from torch import Tensor
 
+from fenchel._checks import check_positive
 from fenchel.maps._entmax import ENTMAX
-from fenchel.maps._prepare import apply, prepare
+from fenchel.maps._prepare import POSITIVE, apply, prepare
 
 
-def softmax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def softmax(
+    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float = 1.0
+) -> Tensor:
     r"""The dense member of the family: entmax at :math:`\alpha = 1`.
 
     .. math::
@@ -21,6 +26,7 @@ def softmax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Ten
         scores: any shape, floating dtype.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, a positive finite number: the map of scores / gamma.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -30,4 +36,5 @@ def softmax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Ten
         tensor([0.0486, 0.3592, 0.5922])
     """
     scores, dim = prepare("softmax", scores, dim, mask)
-    return apply(ENTMAX, scores, 1.0, dim)
+    temperature = check_positive("softmax", "gamma", gamma, sys.float_info.max, POSITIVE)
+    return apply(ENTMAX, scores, 1.0, dim, temperature)

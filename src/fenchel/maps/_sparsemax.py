@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import sys
+
 from torch import Tensor
 
+from fenchel._checks import check_positive
 from fenchel.maps._entmax import ENTMAX
-from fenchel.maps._prepare import apply, prepare
+from fenchel.maps._prepare import POSITIVE, apply, prepare
 
 
-def sparsemax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def sparsemax(
+    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float = 1.0
+) -> Tensor:
     r"""Euclidean projection of scores onto the probability simplex.
 
     .. math:: \operatorname{sparsemax}(\theta) = \arg\min_{p \in \triangle} \|p - \theta\|_2^2
@@ -20,6 +25,7 @@ def sparsemax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> T
         scores: any shape, floating dtype.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, a positive finite number: the map of scores / gamma.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -32,4 +38,5 @@ def sparsemax(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> T
         Martins & Astudillo. From Softmax to Sparsemax. ICML 2016.
     """
     scores, dim = prepare("sparsemax", scores, dim, mask)
-    return apply(ENTMAX, scores, 2.0, dim)
+    temperature = check_positive("sparsemax", "gamma", gamma, sys.float_info.max, POSITIVE)
+    return apply(ENTMAX, scores, 2.0, dim, temperature)

@@ -8,7 +8,7 @@ from torch import Tensor
 from fenchel._checks import check_number, check_positive
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._power_jacobian import power_product, power_sum
-from fenchel.maps._prepare import apply, prepare
+from fenchel.maps._prepare import POSITIVE, apply, prepare
 
 
 def sq_pnorm_max(
@@ -52,12 +52,11 @@ def sq_pnorm_max(
     """
     scores, dim = prepare("sq_pnorm_max", scores, dim, mask)
     exponent = check_number("sq_pnorm_max", "p", p, 1.0, _MEANING)
-    temperature = check_positive("sq_pnorm_max", "gamma", gamma, sys.float_info.max, _POSITIVE)
+    temperature = check_positive("sq_pnorm_max", "gamma", gamma, sys.float_info.max, POSITIVE)
     return apply(SQ_PNORM_MAX, scores, exponent, dim, temperature)
 
 
 _MEANING = "(1 is argmax, 2 is sparsemax)"
-_POSITIVE = "a positive finite number"
 
 
 # Derivatives of sq_pnorm_max from its output, whose exponent is called q here.
