@@ -194,12 +194,15 @@ void one_case(Random& random) {
 
 }  // namespace
 
+#include "fuzz_groups.h"
 #include "fuzz_lists.h"
 
 template <class T>
 void any_case(Random& random) {
-  const int kind = below(random, 4);
-  if (kind == 0) {
+  const int kind = below(random, 5);
+  if (kind == 4) {
+    groups_case<T>(random);
+  } else if (kind == 0) {
     loss_case<T>(random);
   } else if (kind == 1) {
     attention_case<T>(random);

@@ -34,7 +34,7 @@ def linear_sparse_entmax(
         tensor([1, 3])
         >>> rows.topk(2)
         (tensor([[1.0000, 0.0000],
-                [0.5031, 0.3119]]), tensor([[ 0, -1],
+                [0.5101, 0.3183]]), tensor([[ 0, -1],
                 [ 0,  1]]))
     """
     name = "linear_sparse_entmax"
