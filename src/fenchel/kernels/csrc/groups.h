@@ -189,10 +189,9 @@ inline void oscar_groups(const GroupScratch& row, int64_t count, double lambda, 
   }
 }
 
-// tau of the projection of count levels onto the simplex.
-inline double simplex_threshold(const double* levels, int64_t count) {
-  const double top = *std::max_element(levels, levels + count);
-  double tau = -1;  // relative to the maximum
+// tau of the projection of count levels onto the simplex, relative to their maximum.
+inline double simplex_threshold(const double* levels, int64_t count, double top) {
+  double tau = -1;
   for (int step = 0; step < 200; ++step) {
     double sum = 0, size = 0;
     for (int64_t i = 0; i < count; ++i) {
@@ -204,7 +203,7 @@ inline double simplex_threshold(const double* levels, int64_t count) {
     if (!(next > tau)) break;
     tau = next;
   }
-  return tau + top;
+  return tau;
 }
 
 enum class Groups { kFused, kOscar };
@@ -239,10 +238,11 @@ inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, 
   } else {
     oscar_groups(row, count, lambda, reinterpret_cast<int32_t*>(row.low));
   }
-  const double tau = simplex_threshold(row.levels, count);
+  const double highest = *std::max_element(row.levels, row.levels + count);
+  const double tau = simplex_threshold(row.levels, count, highest);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t j = row.place[i];
-    p[j] = static_cast<T>(std::max(row.levels[i] - tau, 0.0));
+    p[j] = static_cast<T>(std::max((row.levels[i] - highest) - tau, 0.0));
     group[j] = row.group[i];
     if (slope != nullptr) slope[j] = static_cast<T>(row.slopes[i]);
   }
