@@ -24,7 +24,7 @@ def linear_sparse_entmax(
         bias: shape (V), or None; ``-inf`` masks a class.
 
     Returns:
-        Rows of shape (…) over V classes; :meth:`fenchel.SparseRows.topk` gives the best words of each.
+        Rows of shape (…) over V classes; :meth:`fenchel.SparseRows.topk` gives the best of each.
 
     Example:
         >>> hidden = torch.tensor([[1.0, 0.0], [0.4, 0.3]])
