@@ -127,7 +127,7 @@ def _gradients(
     grad_scores = grad_rows = None
     if for_parameter and parameter_derivative is None:
         raise FenchelError(f"{op}: its parameter has no gradient; expected a number or a constant.")
-    if _native_backward_serves(p, grad):
+    if native_backward_serves(p, grad):
         grad_scores, grad_rows = _native.backward(op, p, grad, parameter, dim, for_parameter)
     else:
         if for_scores:
@@ -140,7 +140,7 @@ def _gradients(
     return grad_scores, grad_rows, None
 
 
-def _native_backward_serves(p: Tensor, grad: Tensor) -> bool:
+def native_backward_serves(p: Tensor, grad: Tensor) -> bool:
     """Whether these are plain CPU tensors and no second derivative can follow."""
     return (
         not torch.compiler.is_compiling()

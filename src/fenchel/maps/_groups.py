@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores
 from fenchel.kernels import _native_groups
+from fenchel.maps._family import native_backward_serves
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
@@ -113,7 +113,7 @@ def centred(p: Tensor, grad: Tensor) -> Tensor:
 
 def jacobian_product(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
     """The Jacobian at output p with these groups times ``grad``."""
-    if _native_serves(p, grad):
+    if native_backward_serves(p, grad):
         return _native_groups.backward(p, group, grad)
     moved = centred(p, grad)
     index = group.long().clamp(min=0)
@@ -122,22 +122,6 @@ def jacobian_product(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
     sizes = zeros.scatter_add(-1, index, (group >= 0).to(moved.dtype))
     mean = (sums / sizes.clamp(min=1)).gather(-1, index)
     return torch.where(group >= 0, mean, p - p)
-
-
-def _native_serves(p: Tensor, grad: Tensor) -> bool:
-    plain = (Tensor, torch.nn.Parameter)
-    return (
-        not torch.compiler.is_compiling()
-        and not torch.is_grad_enabled()
-        and not torch._C._are_functorch_transforms_active()
-        and not torch._C._functorch.is_legacy_batchedtensor(grad)
-        and torch._C._len_torch_dispatch_stack() == 0
-        and forward_ad._current_level < 0
-        and type(p) in plain
-        and type(grad) in plain
-        and grad.dtype == p.dtype
-        and kernels.choose_backend(p) == "native"
-    )
 
 
 def _within(name: str, lengths: Any, scores: Tensor, dim: int) -> Tensor:
