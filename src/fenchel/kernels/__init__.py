@@ -10,11 +10,13 @@ from fenchel.kernels._dispatch import (
     use_backend,
 )
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
+from fenchel.kernels._structures import best_parts
 
 __all__ = [
     "Backends",
     "Lists",
     "backends",
+    "best_parts",
     "choose_backend",
     "join",
     "run",

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #endif
 
+#include "instruction_set.h"
 #include "table.h"
 
 namespace fenchel {
@@ -25,27 +26,19 @@ extern const Table table;
 
 namespace {
 
-// FENCHEL_INSTRUCTION_SET can ask for less than the machine has, never for more.
 const Table* choose_table() {
-  const char* wanted = std::getenv("FENCHEL_INSTRUCTION_SET");
-  const auto allowed = [&](const char* name) {
-    return wanted == nullptr || std::strcmp(wanted, name) == 0;
-  };
-  (void)allowed;
+  switch (instruction_set()) {
 #if defined(FENCHEL_HAVE_AVX512)
-  if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return &avx512::table;
-  }
+    case InstructionSet::avx512:
+      return &avx512::table;
 #endif
 #if defined(FENCHEL_HAVE_AVX2)
-  const bool at_most_avx2 = allowed("avx2") || allowed("avx512");
-  if (at_most_avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2")) {
-    return &avx2::table;
-  }
+    case InstructionSet::avx2:
+      return &avx2::table;
 #endif
-  return &baseline::table;
+    default:
+      return &baseline::table;
+  }
 }
 
 const Table& table() {

@@ -1,0 +1,47 @@
+// The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
+// result depends on nothing but the instance.
+#include "k_subsets.h"
+#include "oracle.h"
+#include "structures_table.h"
+
+namespace fenchel {
+namespace FENCHEL_ISA {
+
+template <class Oracle>
+struct OracleType {
+  using type = Oracle;
+};
+
+// Calls run(OracleType<that of `kind`>).
+template <class Run>
+auto with_oracle(int kind, const Run& run) {
+  switch (kind) {
+    case kKSubsets:
+    default:
+      return run(OracleType<KSubsetsOracle>());
+  }
+}
+
+int64_t most_parts(int kind, const int64_t* layout) {
+  return with_oracle(kind, [&](auto oracle) { return decltype(oracle)::type::most_parts(layout); });
+}
+
+int best_parts(int kind, const double* scores, int64_t count, int64_t parts, const int64_t* layout,
+               const int64_t* sizes, int64_t size_width, int32_t* out, int64_t most) {
+  const Instances at{scores, count, parts, layout, sizes, size_width};
+  return with_oracle(kind, [&](auto type) {
+    return for_instances(count, count * parts * 16, [&](int64_t i) {
+      typename decltype(type)::type oracle(layout, at.size_of(i));
+      int32_t* list = out + i * most;
+      const int64_t used = oracle.argmax(at.scores_of(i), list);
+      if (used == kNone) list[0] = -2;
+      for (int64_t j = used == kNone ? 1 : used; j < most; ++j) list[j] = -1;
+    });
+  });
+}
+
+extern const StructureKernels structure_kernels;
+const StructureKernels structure_kernels = {most_parts, best_parts};
+
+}  // namespace FENCHEL_ISA
+}  // namespace fenchel

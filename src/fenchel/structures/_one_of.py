@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_int, check_scores
+from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._sizes import check_sizes
+from fenchel.structures._structure import BuiltIn, masked
+
+
+class KSubsets(BuiltIn):
+    r"""Subsets of ``k`` out of ``n`` items; ``k = 1`` is one of n.
+
+    Scores are (*batch, n) and so are means; a target is a list of the chosen items, (*batch, k).
+
+    Args:
+        k: how many items a subset has, at least 1.
+
+    Example:
+        >>> KSubsets(2).argmax(torch.tensor([0.1, 3.0, -1.0, 2.0]))
+        tensor([0., 1., 0., 1.])
+    """
+
+    event_dim = 1
+    smoothings = ("entropy",)
+
+    def __init__(self, k: int) -> None:
+        self.k = check_int("KSubsets", "k", k)
+        if self.k < 1:
+            raise FenchelError(f"KSubsets: `k` must be at least 1; got {k}.")
+
+    def enumerate(self, n: int) -> Iterator[tuple[int, ...]]:
+        """All members as lists of parts, for ``n`` items."""
+        return itertools.combinations(range(n), self.k)
+
+    def __repr__(self) -> str:
+        return f"KSubsets({self.k})"
+
+    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+        check_scores(name, scores, -1)
+        n = scores.shape[-1]
+        batch_shape = scores.shape[:-1]
+        sizes = check_sizes(name, lengths, batch_shape, (n,))
+        flat = to_flat(masked(name, scores, mask)).reshape(-1, n)
+        flat = torch.where(torch.arange(n) < sizes, flat, 0.0)  # padding may hold anything
+        check_values(name, flat)
+        inside = torch.arange(n) < sizes
+        enough = ((flat.detach() > -math.inf) & inside).sum(1) >= self.k
+        if not bool(enough.all()):
+            raise FenchelError(
+                f"{name}: expected at least {self.k} items with a finite score in every instance, "
+                f"but instance {int((~enough).long().argmax())} of the batch has fewer."
+            )
+        return Problem(
+            scores=flat,
+            n_unary=n,
+            sizes=sizes,
+            layout=(n, self.k),
+            batch_shape=batch_shape,
+            dtype=scores.dtype,
+            device=scores.device,
+            restore=lambda means: means.reshape(scores.shape),
+        )
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        shape = (*problem.batch_shape, self.k)
+        if not isinstance(target, Tensor) or target.is_floating_point() or target.shape != shape:
+            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            raise FenchelError(
+                f"{name}: expected `target` to hold the indices of the chosen items, an integer "
+                f"tensor of shape {shape}, but got {got}."
+            )
+        items = target.long().cpu().reshape(-1, self.k).sort(-1).values
+        repeated = (items[:, 1:] == items[:, :-1]).any()
+        if bool((items < 0).any() | (items >= problem.sizes).any() | repeated):
+            raise FenchelError(
+                f"{name}: expected {self.k} different items of each instance in `target`, but one "
+                "is out of range or occurs twice."
+            )
+        return items
+
+    def _native_kind(self, problem: Problem) -> str:
+        return "k_subsets"
+
+
+class OneOf(KSubsets):
+    r"""One of n items: the corners of the simplex.
+
+    Scores are (*batch, n) and so are means; a target is the index of the item, (*batch).
+
+    Example:
+        >>> OneOf().argmax(torch.tensor([0.1, 3.0, -1.0, 2.0]))
+        tensor([0., 1., 0., 0.])
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def __repr__(self) -> str:
+        return "OneOf()"
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        if isinstance(target, Tensor) and target.shape == problem.batch_shape:
+            target = target.unsqueeze(-1)
+        return super()._target_parts(name, problem, target)

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel import kernels
+from fenchel._checks import FenchelError, check_mask, check_scores
+from fenchel.structures._problem import Problem, check_values, to_flat
+
+
+class Structure(ABC):
+    r"""A finite set of 0/1 vectors, known by its oracle for the best of them.
+
+    .. math:: \operatorname{argmax}(\theta) \in \arg\max_{y \in \mathcal Y} \langle \theta, y \rangle
+
+    That is all a new structure needs: a class with ``argmax``, which gets the scores of one
+    instance (float64, without a graph) and returns 0s and 1s of the same shape. ``event_dim`` says
+    how many trailing axes make one instance; the axes before them are a batch. Such a structure
+    works with :class:`fenchel.MAP` and :class:`fenchel.SparseMAP`.
+
+    Example:
+        >>> class Interval(fy.Structure):  # one contiguous run of items
+        ...     def argmax(self, scores):
+        ...         n = len(scores)
+        ...         runs = [(i, j) for i in range(n) for j in range(i + 1, n + 1)]
+        ...         i, j = max(runs, key=lambda run: float(scores[run[0]:run[1]].sum()))
+        ...         best = torch.zeros_like(scores)
+        ...         best[i:j] = 1
+        ...         return best
+        >>> Interval().argmax(torch.tensor([1.0, -0.5, 2.0, -3.0]))
+        tensor([1., 1., 1., 0.])
+    """
+
+    #: How many trailing axes of the scores make one instance.
+    event_dim: int = 1
+    #: The smoothed maxima that have a dynamic program here: of ``"entropy"`` and ``"l2"``.
+    smoothings: tuple[str, ...] = ()
+
+    @abstractmethod
+    def argmax(self, scores: Any) -> Any:
+        """The best structure as 0s and 1s, in the form of the scores; one of them on ties."""
+
+    # ------------------------------------------------------------------ what solvers call
+
+    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+        """Check the scores and make them flat."""
+        if lengths is not None:
+            raise FenchelError(
+                f"{name}: {type(self).__name__} has no `lengths`; mask what is not there with "
+                "`mask` or -inf."
+            )
+        check_scores(name, scores, -1)
+        if scores.dim() < self.event_dim:
+            raise FenchelError(
+                f"{name}: expected `scores` with at least {self.event_dim} axes (event_dim of "
+                f"{type(self).__name__}), but got shape {tuple(scores.shape)}."
+            )
+        flat = to_flat(masked(name, scores, mask))
+        cut = scores.dim() - self.event_dim
+        parts = math.prod(scores.shape[cut:])
+        flat = flat.reshape(-1 if parts else 0, parts)
+        check_values(name, flat)
+        return Problem(
+            scores=flat,
+            n_unary=parts,
+            sizes=torch.empty(flat.shape[0], 0, dtype=torch.int64),
+            layout=tuple(scores.shape[cut:]),
+            batch_shape=scores.shape[:cut],
+            dtype=scores.dtype,
+            device=scores.device,
+            restore=lambda means: means.reshape(scores.shape),
+        )
+
+    def _best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
+        """The best structure of each instance for other scores (instances, parts) of the problem.
+
+        Returns:
+            Lists of parts (instances, longest), int64, with -1 in the places that are left; a part
+            may occur more than once. No graph.
+        """
+        rows = []
+        for row in scores.detach():
+            best = self.argmax(row.reshape(problem.layout))
+            if not isinstance(best, Tensor) or tuple(best.shape) != problem.layout:
+                got = tuple(best.shape) if isinstance(best, Tensor) else type(best).__name__
+                raise FenchelError(
+                    f"{type(self).__name__}.argmax: expected a tensor of 0s and 1s of shape "
+                    f"{problem.layout}, but got {got}."
+                )
+            flat = best.reshape(-1)
+            if not bool(((flat == 0) | (flat == 1)).all()):
+                raise FenchelError(
+                    f"{type(self).__name__}.argmax: expected 0s and 1s, but got other values."
+                )
+            rows.append(flat.nonzero().squeeze(1))
+        if not rows:
+            return torch.empty(0, 0, dtype=torch.int64)
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        """Targets in their natural form, checked, as lists of parts (instances, longest)."""
+        shape = tuple(problem.batch_shape) + problem.layout
+        if not isinstance(target, Tensor) or tuple(target.shape) != shape:
+            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            raise FenchelError(
+                f"{name}: expected `target` as 0s and 1s of the shape of the scores {shape}, but "
+                f"got {got}."
+            )
+        rows = [
+            row.nonzero().squeeze(1).cpu()
+            for row in target.reshape(-1, math.prod(shape[-self.event_dim :]))
+        ]
+        if not rows:
+            return torch.empty(0, 0, dtype=torch.int64)
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        """The smoothed maximum (instances), with gradients of every order in the scores."""
+        raise FenchelError(self._no_smoothing(omega))
+
+    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        """Its gradient (instances, parts), with gradients of every order in the scores."""
+        raise FenchelError(self._no_smoothing(omega))
+
+    def _native_kind(self, problem: Problem) -> str | None:
+        """The name of the oracle in the C++ core that serves a problem, or None."""
+        return None
+
+    def _no_smoothing(self, omega: str) -> str:
+        return (
+            f"{type(self).__name__}: there is no dynamic program for the smoothing {omega!r}; use "
+            "SparseMAP, which needs only the argmax."
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class BuiltIn(Structure):
+    """What the structures of this package share: batched oracles with masks and lengths."""
+
+    def argmax(
+        self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Any:
+        """The best structure as 0s and 1s (counts, for parts that can repeat), without a graph.
+
+        Args:
+            scores: the parts' scores; ``-inf`` is a mask.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+        """
+        problem = self._problem(f"{type(self).__name__}.argmax", scores, lengths, mask)
+        with torch.no_grad():
+            parts = self._best_parts(problem, problem.scores)
+            return problem.means(problem.indicator(parts))
+
+    def score(
+        self, scores: Any, target: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The scores of given structures, one a batch entry, differentiable.
+
+        Args:
+            scores: the parts' scores.
+            target: structures in their natural form.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+        """
+        name = f"{type(self).__name__}.score"
+        problem = self._problem(name, scores, lengths, mask)
+        return problem.values(problem.score(self._target_parts(name, problem, target)))
+
+    def _best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
+        kind = self._native_kind(problem)
+        parts = kernels.best_parts(kind, scores.detach(), problem.layout, problem.sizes)
+        if bool((parts[:, :1] == -2).any()):
+            row = int((parts[:, 0] == -2).long().argmax())
+            raise FenchelError(self._infeasible(row))
+        return parts
+
+    def _infeasible(self, row: int) -> str:
+        return (
+            f"{type(self).__name__}: instance {row} of the batch has no structure with a finite "
+            "score; too much is masked."
+        )
+
+
+def masked(name: str, scores: Tensor, mask: Any) -> Tensor:
+    """Scores with -inf where a mask is False."""
+    if mask is None:
+        return scores
+    check_mask(name, mask, scores)
+    return scores.masked_fill(~mask, -math.inf)
