@@ -17,9 +17,9 @@ _functions: dict[str, Callable[..., int]] = {}
 if LIBRARY is not None:
     LIBRARY.fenchel_most_parts.restype = c_int64
     LIBRARY.fenchel_most_parts.argtypes = [c_int, c_void_p]
-    LIBRARY.fenchel_best_parts.argtypes = (
-        [c_int, c_void_p, c_int64, c_int64] + [c_void_p] * 2 + [c_int64, c_void_p, c_int64]
-    )
+    _pointers = [c_void_p, c_void_p]
+    LIBRARY.fenchel_best_parts.argtypes = [c_int, c_void_p, c_int64, c_int64, *_pointers]
+    LIBRARY.fenchel_best_parts.argtypes += [c_int64, c_void_p, c_int64]
     _functions = {
         name: getattr(LIBRARY, f"fenchel_{name}") for name in ("most_parts", "best_parts")
     }

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
+from fenchel._checks import FenchelError
 from fenchel.losses._cross_entropy_shape import rowwise
-from fenchel.regularizers import Regularizer, as_regularizer
+from fenchel.losses._structured import refuse_class_options, structured_loss
+from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
 
 
 def fenchel_young_loss(
-    scores: Tensor,
-    target: Tensor,
-    omega: Regularizer | str,
+    scores: Any,
+    target: Any,
+    omega: Regularizer | StructuredRegularizer | str,
     *,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -17,6 +21,8 @@ def fenchel_young_loss(
     reduction: str = "mean",
     dim: int | None = None,
     cost: float | Tensor | None = None,
+    lengths: Tensor | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     r"""The Fenchel-Young loss of any :math:`\Omega`, with the arguments of ``F.cross_entropy``.
 
@@ -33,6 +39,9 @@ def fenchel_young_loss(
         target: class indices (int64, the shape of ``scores`` without the class axis) or
             probabilities (floating, the shape of ``scores``). On the CPU their values are checked.
         omega: a :class:`fenchel.Regularizer`, or the name of one: ``"shannon"``, ``"gini"``, ….
+            Or a :class:`fenchel.StructuredRegularizer` such as ``SparseMAP(DependencyTree())``:
+            then scores and targets are those of the structure, and of the options below
+            ``reduction``, ``cost``, ``lengths`` and ``mask`` apply.
         weight: one number a class, shape (C). A target q then counts as ⟨weight, q⟩ times the
             loss against weight · q, made to sum to 1 (what ``F.cross_entropy`` does).
         ignore_index: class index of rows that do not count. If none is left the mean is NaN.
@@ -44,6 +53,8 @@ def fenchel_young_loss(
             number for wrong classes, with 0 for the right one. :class:`fenchel.Zero` with
             ``cost=1.0`` is the multi-class hinge loss, :class:`fenchel.Shannon` the softmax-margin
             loss.
+        lengths: sizes of the instances, for structures.
+        mask: boolean, True where a part may be used, for structures.
 
     Returns:
         A number, or with ``reduction="none"`` one a row.
@@ -59,6 +70,22 @@ def fenchel_young_loss(
     References:
         Blondel, Martins & Niculae. Learning with Fenchel-Young Losses. JMLR 2020.
     """
+    if isinstance(omega, StructuredRegularizer):
+        refuse_class_options(
+            "fenchel_young_loss",
+            weight=weight is None,
+            ignore_index=ignore_index == -100,
+            label_smoothing=label_smoothing == 0.0,
+            dim=dim is None,
+        )
+        return structured_loss(
+            "fenchel_young_loss", omega, scores, target, lengths, mask, cost, reduction
+        )
+    if lengths is not None or mask is not None:
+        raise FenchelError(
+            "fenchel_young_loss: `lengths` and `mask` are for structures; with classes, -inf in "
+            "`scores` is a mask."
+        )
     return rowwise(
         "fenchel_young_loss",
         as_regularizer("fenchel_young_loss", omega),

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from fenchel.losses import fenchel_young_loss
 from fenchel.nn._loss import LossArguments
-from fenchel.regularizers import Regularizer, as_regularizer
+from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
 
 
 class FenchelYoungLoss(LossArguments):
     r""":func:`fenchel.fenchel_young_loss` as a module: the loss of any :math:`\Omega`.
 
     Args:
-        omega: a :class:`fenchel.Regularizer`, or the name of one. Its tensors, if it has any, are
+        omega: a :class:`fenchel.Regularizer`, or the name of one, or a
+            :class:`fenchel.StructuredRegularizer`. Its tensors, if it has any, are
             not parameters of this module: :class:`fenchel.nn.EntmaxLoss` learns its alpha.
         weight: one number a class, shape (C); a buffer.
         ignore_index: class index of rows that do not count.
@@ -32,7 +35,7 @@ class FenchelYoungLoss(LossArguments):
 
     def __init__(
         self,
-        omega: Regularizer | str,
+        omega: Regularizer | StructuredRegularizer | str,
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
@@ -42,12 +45,29 @@ class FenchelYoungLoss(LossArguments):
         cost: float | Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.omega = as_regularizer("nn.FenchelYoungLoss", omega)
+        structured = isinstance(omega, StructuredRegularizer)
+        self.omega = omega if structured else as_regularizer("nn.FenchelYoungLoss", omega)
         self._take_arguments(weight, ignore_index, label_smoothing, reduction, dim, cost)
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The loss of ``scores`` against class indices or probabilities."""
-        return fenchel_young_loss(scores, target, self.omega, **self._arguments())
+    def forward(
+        self,
+        scores: Any,
+        target: Any,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of ``scores`` against class indices or probabilities, or against structures.
+
+        Args:
+            scores: of classes, or of the parts of structures.
+            target: classes, probabilities, or structures in their natural form.
+            lengths: sizes of the instances, for structures.
+            mask: boolean, True where a part may be used, for structures.
+        """
+        return fenchel_young_loss(
+            scores, target, self.omega, lengths=lengths, mask=mask, **self._arguments()
+        )
 
     def extra_repr(self) -> str:
         rest = self._arguments_repr()

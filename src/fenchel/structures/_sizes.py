@@ -18,7 +18,7 @@ def check_sizes(
 
     Args:
         name: who asks.
-        lengths: integers of shape (*batch), or (*batch, len(most)) if an instance has several sizes.
+        lengths: integers of shape (*batch), or (*batch, len(most)) where that is not 1.
         batch_shape: the axes of the batch.
         most: the sizes of a full instance.
         least: the smallest size that is allowed.

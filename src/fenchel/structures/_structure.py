@@ -15,7 +15,7 @@ from fenchel.structures._problem import Problem, check_values, to_flat
 class Structure(ABC):
     r"""A finite set of 0/1 vectors, known by its oracle for the best of them.
 
-    .. math:: \operatorname{argmax}(\theta) \in \arg\max_{y \in \mathcal Y} \langle \theta, y \rangle
+    .. math:: \operatorname{argmax}(\theta) \in \arg\max_{y \in \mathcal Y} \langle \theta, y\rangle
 
     That is all a new structure needs: a class with ``argmax``, which gets the scores of one
     instance (float64, without a graph) and returns 0s and 1s of the same shape. ``event_dim`` says
@@ -110,10 +110,10 @@ class Structure(ABC):
                 f"{name}: expected `target` as 0s and 1s of the shape of the scores {shape}, but "
                 f"got {got}."
             )
-        rows = [
-            row.nonzero().squeeze(1).cpu()
-            for row in target.reshape(-1, math.prod(shape[-self.event_dim :]))
-        ]
+        flat = target.cpu().reshape(len(problem.scores), problem.n_unary)
+        if not bool(((flat == 0) | (flat == 1)).all()):
+            raise FenchelError(f"{name}: expected 0s and 1s in `target`, but got other values.")
+        rows = [row.nonzero().squeeze(1) for row in flat]
         if not rows:
             return torch.empty(0, 0, dtype=torch.int64)
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
@@ -125,6 +125,24 @@ class Structure(ABC):
     def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         """Its gradient (instances, parts), with gradients of every order in the scores."""
         raise FenchelError(self._no_smoothing(omega))
+
+    def _sample(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        """Draws from the Gibbs distribution as lists of parts (n, instances, longest)."""
+        raise FenchelError(f"{self!r}: drawing samples is not implemented for this structure.")
+
+    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+        """The k best members (instances, k, longest) and their scores (instances, k)."""
+        raise FenchelError(f"{self!r}: a list of the k best is not implemented for this structure.")
+
+    def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
+        """How many smoothed maxima of the dynamic program decide for a member, (instances)."""
+        raise NotImplementedError
+
+    def _unary(self, means: Any) -> Tensor:
+        """The part of means, in the user's form, that a quadratic regularizer sees."""
+        return means
 
     def _native_kind(self, problem: Problem) -> str | None:
         """The name of the oracle in the C++ core that serves a problem, or None."""
@@ -180,6 +198,9 @@ class BuiltIn(Structure):
             row = int((parts[:, 0] == -2).long().argmax())
             raise FenchelError(self._infeasible(row))
         return parts
+
+    @abstractmethod
+    def _native_kind(self, problem: Problem) -> str: ...
 
     def _infeasible(self, row: int) -> str:
         return (

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel.regularizers._structured import StructuredRegularizer
+from fenchel.structures._problem import Problem
+
+
+class MAP(StructuredRegularizer):
+    r"""No regularization: the prediction is the best structure.
+
+    .. math:: \Omega(\mu) = 0, \qquad \Omega^*(\theta) = \max_{y \in \mathcal Y} \langle \theta, y
+        \rangle
+
+    The loss is the structured perceptron's, with ``cost=1`` the structured hinge loss of a
+    support vector machine. The gradient of ``predict`` is 0 wherever it exists, so a hidden layer
+    learns nothing through it; ``conjugate`` and ``loss`` have the best structure as subgradient.
+
+    Args:
+        structure: what to choose from.
+
+    Example:
+        >>> MAP(fy.OneOf()).loss(torch.tensor([1.0, 3.0, 2.0]), torch.tensor(2))
+        tensor(1.)
+        >>> MAP(fy.OneOf()).loss(torch.tensor([1.0, 3.0, 2.0]), torch.tensor(2), cost=1.0)
+        tensor(2.)
+    """
+
+    @property
+    def margin(self) -> float:
+        return 0.0
+
+    def __call__(self, means: Any) -> Tensor:
+        """Ω(μ) = 0 for each instance."""
+        unary = self.structure._unary(means)
+        return torch.zeros_like(unary).flatten(-self.structure.event_dim).sum(-1)
+
+    def _mean(self, problem: Problem) -> Tensor:
+        with torch.no_grad():
+            return problem.indicator(self.structure._best_parts(problem, problem.scores))
+
+    def _max(self, problem: Problem) -> Tensor:
+        with torch.no_grad():
+            parts = self.structure._best_parts(problem, problem.scores)
+        return problem.score(parts)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_int, check_positive
+from fenchel.regularizers._structured import StructuredRegularizer
+from fenchel.structures import Structure
+from fenchel.structures._problem import Problem
+
+
+class Marginals(StructuredRegularizer):
+    r"""The Gibbs distribution over structures: a conditional random field.
+
+    .. math:: p(y) \propto \exp(\langle \theta, y \rangle / \tau), \qquad \Omega(\mu) = -\tau H(p),
+        \qquad \Omega^*(\theta) = \tau \log \sum_{y \in \mathcal Y} e^{\langle \theta, y \rangle /
+        \tau}
+
+    ``predict`` gives the marginal probability of every part, ``loss`` the negative
+    log-likelihood times τ. All derivatives are exact, of every order.
+
+    Args:
+        structure: one with a tractable log-partition function; for others (assignments) the error
+            says what to use.
+        temperature: τ, above 0.
+
+    Example:
+        >>> Marginals(fy.KSubsets(2)).predict(torch.zeros(4))
+        tensor([0.5000, 0.5000, 0.5000, 0.5000])
+        >>> Marginals(fy.KSubsets(2)).conjugate(torch.zeros(4)).exp()
+        tensor(6.0000)
+    """
+
+    def __init__(self, structure: Structure, temperature: float = 1.0) -> None:
+        super().__init__(structure)
+        self.temperature = check_positive(
+            "Marginals", "temperature", temperature, 1e300, "a finite number above 0"
+        )
+        if "entropy" not in structure.smoothings:
+            raise FenchelError(f"Marginals: {structure._no_smoothing('entropy')}")
+
+    @property
+    def margin(self) -> float:
+        return math.inf
+
+    def entropy(
+        self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The entropy of the distribution over structures, one for each instance, differentiable.
+
+        Args:
+            scores: the parts' scores, in the structure's form; ``-inf`` is a mask.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+        """
+        problem = self.structure._problem(self._named("entropy"), scores, lengths, mask)
+        mean = self._mean(problem)
+        known = torch.where(problem.scores == -math.inf, 0.0, problem.scores)
+        return problem.values((self._max(problem) - (known * mean).sum(1)) / self.temperature)
+
+    def log_prob(
+        self,
+        scores: Any,
+        target: Any,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The log-probability of given structures, in their natural form.
+
+        Args:
+            scores: the parts' scores, in the structure's form; ``-inf`` is a mask.
+            target: structures in their natural form.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+        """
+        return -self.loss(scores, target, lengths=lengths, mask=mask) / self.temperature
+
+    def sample(
+        self,
+        scores: Any,
+        n: int = 1,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[Any]:
+        """Draw ``n`` structures for each instance: a list of 0/1 structures in the scores' form.
+
+        Args:
+            scores: the parts' scores, in the structure's form; ``-inf`` is a mask.
+            n: how many, independent of each other.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+            generator: where the randomness comes from.
+        """
+        name = self._named("sample")
+        n = check_int(name, "n", n)
+        if n < 1:
+            raise FenchelError(f"{name}: `n` must be at least 1; got {n}.")
+        problem = self.structure._problem(name, scores, lengths, mask)
+        with torch.no_grad():
+            drawn = self.structure._sample(problem, n, self.temperature, generator)
+            return [problem.means(problem.indicator(parts)) for parts in drawn]
+
+    def k_best(
+        self,
+        scores: Any,
+        k: int,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[list[Any], Tensor]:
+        """The ``k`` best structures in order, and their log-probabilities (*batch, k).
+
+        An instance that has fewer than k structures has empty ones (all 0) of log-probability
+        ``-inf`` at the end.
+
+        Args:
+            scores: the parts' scores, in the structure's form; ``-inf`` is a mask.
+            k: how many.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+        """
+        name = self._named("k_best")
+        k = check_int(name, "k", k)
+        if k < 1:
+            raise FenchelError(f"{name}: `k` must be at least 1; got {k}.")
+        problem = self.structure._problem(name, scores, lengths, mask)
+        with torch.no_grad():
+            parts, best = self.structure._k_best(problem, k)
+            logs = (best - self._max(problem).unsqueeze(1)) / self.temperature
+            found = [problem.means(problem.indicator(parts[:, i])) for i in range(k)]
+        logs = logs.to(problem.device, problem.dtype)
+        return found, logs.reshape(*problem.batch_shape, k)
+
+    def _mean(self, problem: Problem) -> Tensor:
+        return self.structure._smoothed_argmax(problem, "entropy", self.temperature)
+
+    def _max(self, problem: Problem) -> Tensor:
+        return self.structure._smoothed_max(problem, "entropy", self.temperature)
+
+    def __repr__(self) -> str:
+        return f"Marginals({self.structure!r}, temperature={self.temperature:g})"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_int, check_positive
+from fenchel.regularizers._envelope import envelope
+from fenchel.regularizers._structured import StructuredRegularizer, inner
+from fenchel.solvers import SparseDistribution, sparse_map, sparse_map_means
+from fenchel.structures import Structure
+from fenchel.structures._problem import Problem
+
+
+class SparseMAP(StructuredRegularizer):
+    r"""Euclidean projection onto the hull of the structures: a mean of few of them.
+
+    .. math:: \Omega(\mu) = \tfrac12 \|\mu_u\|^2, \qquad \hat\mu = \arg\max_{\mu \in
+        \operatorname{conv} \mathcal Y} \langle \theta, \mu \rangle - \tfrac12 \|\mu_u\|^2
+
+    where :math:`\mu_u` are the unary parts (tags, arcs, cells), not transitions. It needs nothing
+    but the structure's argmax, so it is there where marginals are not (assignments), and it is
+    exact: the active-set method ends after finitely many steps, and the answer carries its gap.
+    With one-of-k it is sparsemax. The mean is unique; the structures and weights that give it are
+    not.
+
+    Which one should I use? SparseMAP for a hidden layer or a loss that should commit to few
+    structures; :class:`Marginals` for likelihoods; :class:`MAP` for the single best;
+    :class:`SmoothedDP` for a cheap sparse relaxation of a dynamic program.
+
+    Args:
+        structure: what to choose from; one with only an ``argmax`` of its own will do.
+        max_iter: the most steps of the solver for one instance; it warns if they do not suffice.
+        tol: the gap, relative to the size of the scores, at which an instance is done.
+
+    Example:
+        >>> omega = SparseMAP(fy.KSubsets(2))
+        >>> omega.predict(torch.tensor([0.5, 0.4, 0.3, -2.0]))
+        tensor([0.7667, 0.6667, 0.5667, 0.0000])
+        >>> answer = omega.solve(torch.tensor([0.5, 0.4, 0.3, -2.0]))
+        >>> int(answer.sizes)
+        3
+
+    References:
+        Niculae, Martins, Blondel & Cardie. SparseMAP: Differentiable Sparse Structured Inference.
+        ICML 2018.
+    """
+
+    def __init__(self, structure: Structure, *, max_iter: int = 1000, tol: float = 1e-9) -> None:
+        super().__init__(structure)
+        self.max_iter = check_int("SparseMAP", "max_iter", max_iter)
+        if self.max_iter < 1:
+            raise FenchelError(f"SparseMAP: `max_iter` must be at least 1; got {max_iter}.")
+        self.tol = check_positive("SparseMAP", "tol", tol, 1.0, "a number above 0, at most 1")
+
+    @property
+    def margin(self) -> float:
+        """A structure must lead each other by half their squared distance: 1 for one of k."""
+        return 1.0
+
+    def __call__(self, means: Any) -> Tensor:
+        """Ω(μ), half the squared norm of the unary means, for each instance."""
+        unary = self.structure._unary(means)
+        return 0.5 * unary.square().flatten(-self.structure.event_dim).sum(-1)
+
+    def solve(
+        self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> SparseDistribution:
+        """The structures, their weights, the gap and the iterations, without a graph.
+
+        Args:
+            scores: the parts' scores, in the structure's form; ``-inf`` is a mask.
+            lengths: sizes of the instances, if they differ.
+            mask: boolean, True where a part may be used.
+        """
+        problem = self.structure._problem(self._named("solve"), scores, lengths, mask)
+        return sparse_map(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+
+    def _mean(self, problem: Problem) -> Tensor:
+        return sparse_map_means(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+
+    def _max(self, problem: Problem) -> Tensor:
+        mean = self._mean(problem)
+        known = mean.detach()
+        half = 0.5 * known[:, : problem.n_unary].square().sum(1)
+        return envelope(inner(problem.scores.detach(), known) - half, problem.scores, mean)
+
+    def _against(self, problem: Problem, parts: Tensor) -> Tensor:
+        n, y = problem.n_unary, problem.indicator(parts)
+        mean = self._mean(problem)
+        apart = mean.detach() - y
+        slope = problem.scores.detach().clone()
+        slope[:, :n] -= mean.detach()[:, :n]
+        # Both terms are at least 0, the first by the optimality of the mean.
+        value = inner(slope, apart).clamp(min=0) + 0.5 * apart[:, :n].square().sum(1)
+        return envelope(value, problem.scores, mean - y)
+
+    def __repr__(self) -> str:
+        return f"SparseMAP({self.structure!r})"
