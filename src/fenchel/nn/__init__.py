@@ -7,6 +7,7 @@ from fenchel.nn._entmax15_loss import Entmax15Loss
 from fenchel.nn._entmax_loss import EntmaxLoss
 from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
 from fenchel.nn._fusedmax import Fusedmax
+from fenchel.nn._linear_chain import LinearChain
 from fenchel.nn._linear_entmax_loss import LinearEntmaxLoss
 from fenchel.nn._multihead_attention import MultiheadAttention
 from fenchel.nn._normmax import Normmax
@@ -16,8 +17,15 @@ from fenchel.nn._softmax import Softmax
 from fenchel.nn._sparsemax import Sparsemax
 from fenchel.nn._sparsemax_loss import SparsemaxLoss
 from fenchel.nn._sq_pnorm_max import SqPnormMax
+from fenchel.nn._structured_layer import (
+    AlignmentLayer,
+    MatchingLayer,
+    StructuredLayer,
+    TreeLayer,
+)
 
 __all__ = [
+    "AlignmentLayer",
     "Budget",
     "Entmax",
     "Entmax15",
@@ -25,7 +33,9 @@ __all__ = [
     "EntmaxLoss",
     "FenchelYoungLoss",
     "Fusedmax",
+    "LinearChain",
     "LinearEntmaxLoss",
+    "MatchingLayer",
     "MultiheadAttention",
     "Normmax",
     "Oscarmax",
@@ -34,4 +44,6 @@ __all__ = [
     "Sparsemax",
     "SparsemaxLoss",
     "SqPnormMax",
+    "StructuredLayer",
+    "TreeLayer",
 ]

@@ -78,7 +78,7 @@ class StructuredLayer(torch.nn.Module):
         return scores / self.gamma if self._choice == "sparsemap" and self.gamma != 1 else scores
 
     def extra_repr(self) -> str:
-        return written(omega=self._choice, gamma=self.gamma)
+        return f"{self._choice!r}, gamma={written(self.gamma)}"
 
 
 class TreeLayer(StructuredLayer):
