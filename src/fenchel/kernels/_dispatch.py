@@ -77,10 +77,13 @@ def run_sparse(
     return _SPARSE_TABLE[op][choose_backend(x)](x, parameter)
 
 
-def run_groups(op: str, x: Tensor, lam: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``op`` along the last axis, the group of each entry, and its level's slope in ``lam``."""
+def run_groups(
+    op: str, x: Tensor, lam: float | Tensor, with_slope: bool = True
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """``op`` along the last axis, the group of each entry that has mass (-1 for the others), and
+    its level's slope in ``lam`` (if it is not wanted, maybe None)."""
     if choose_backend(x) == "native":
-        return _native_groups.forward(op, x, lam)
+        return _native_groups.forward(op, x, lam, with_slope)
     return {"fusedmax": reference.fusedmax, "oscarmax": reference.oscarmax}[op](x, lam)
 
 

@@ -29,10 +29,13 @@ if LIBRARY is not None:
             _functions[_name, _dtype].argtypes = _arguments  # type: ignore[attr-defined]
 
 
-def forward(op: str, x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
+def forward(
+    op: str, x: Tensor, lam: Parameter, with_slope: bool = True
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Native twin of the reference's ``fusedmax`` and ``oscarmax``."""
     x = readable(x)
-    p, slope = torch.empty_like(x), torch.empty_like(x)
+    p = torch.empty_like(x)
+    slope = torch.empty_like(x) if with_slope else None
     group = torch.empty(x.shape, dtype=torch.int32)
     n = x.shape[-1]
     pointer, stride = parameter_pointer(lam, x, x.dim() - 1)
@@ -42,7 +45,7 @@ def forward(op: str, x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]
             x.data_ptr(),
             p.data_ptr(),
             group.data_ptr(),
-            slope.data_ptr(),
+            None if slope is None else slope.data_ptr(),
             x.numel() // n,
             n,
             pointer if stride == 0 else pointer.data_ptr(),

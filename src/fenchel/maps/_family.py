@@ -140,6 +140,16 @@ def _gradients(
     return grad_scores, grad_rows, None
 
 
+def is_plain(x: Tensor) -> bool:
+    """Whether x is an ordinary tensor that nothing but autograd's backward watches."""
+    return (
+        not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+        and not _is_traced(x)
+    )
+
+
 def native_backward_serves(p: Tensor, grad: Tensor) -> bool:
     """Whether these are plain CPU tensors and no second derivative can follow."""
     return (

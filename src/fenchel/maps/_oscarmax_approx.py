@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel import kernels
 from fenchel._checks import check_number, check_scores
+from fenchel.kernels import reference
 from fenchel.maps._sparsemax import sparsemax
 
 
@@ -37,9 +37,10 @@ def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: 
     n = x.shape[-1]
     ranked, order = x.abs().sort(dim=-1, descending=True, stable=True)
     # Isotonic regression is what oscarmax's groups come from; their levels are means.
-    _, group, _ = kernels.run_groups("oscarmax", ranked, lam)
-    index = group.long()
-    penalised = ranked - lam * torch.arange(n - 1, -1, -1, device=x.device, dtype=x.dtype)
+    penalty = torch.arange(n - 1, -1, -1, device=x.device, dtype=x.dtype).expand_as(ranked)
+    linked = torch.ones_like(ranked[..., 1:], dtype=torch.bool)
+    index = reference.pooled(ranked, penalty, lam, linked)
+    penalised = ranked - lam * penalty
     zeros = torch.zeros_like(ranked)
     sizes = zeros.scatter_add(-1, index, torch.ones_like(ranked)).clamp(min=1)
     level = (zeros.scatter_add(-1, index, penalised) / sizes).gather(-1, index)

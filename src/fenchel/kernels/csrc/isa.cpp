@@ -186,7 +186,7 @@ int groups_forward(int kind, const T* x, T* p, int32_t* group, T* slope, const L
 template <class T>
 int groups_backward(const T* p, const int32_t* group, const T* grad, T* grad_x, const Layout& at) {
   const int64_t n = at.n;
-  return for_rows(at, 1, 2 * n * sizeof(double), [&](int64_t row, int64_t, void* memory) {
+  return for_rows(at, 1, n * (2 * sizeof(double) + sizeof(int32_t)) + 64, [&](int64_t row, int64_t, void* memory) {
     groups_backward_row(p + row * n, group + row * n, grad + row * n, n, grad_x + row * n, memory);
   });
 }

@@ -7,7 +7,7 @@ masked row is all zeros, and a row with NaN or +inf is all NaN. One file a map.
 
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
-from fenchel.kernels.reference._groups import fusedmax, oscarmax
+from fenchel.kernels.reference._groups import fusedmax, oscarmax, pooled
 from fenchel.kernels.reference._k_subsets import k_subsets_best_parts
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
@@ -22,6 +22,7 @@ __all__ = [
     "k_subsets_best_parts",
     "normmax",
     "oscarmax",
+    "pooled",
     "renyimax",
     "rows_of",
     "sparse_entmax",

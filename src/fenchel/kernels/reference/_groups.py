@@ -16,7 +16,7 @@ from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 
 def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
-    """p, the group of each entry (-1 if masked), and how its level moves with lam; last axis."""
+    """p, the group of each entry with mass (else -1), how its level moves with lam; last axis."""
     scores, open_, lam = _prepare(x, lam)
     linked = open_[..., 1:] & open_[..., :-1]
     joined = linked & (scores.diff(dim=-1) == 0) & (lam > 0)
@@ -47,7 +47,7 @@ def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
-    """p, the group of each entry (-1 if masked), and how its level moves with lam; last axis."""
+    """p, the group of each entry with mass (else -1), how its level moves with lam; last axis."""
     scores, open_, lam = _prepare(x, lam)
     ranked, order = torch.where(open_, scores, -math.inf).sort(dim=-1, descending=True, stable=True)
     count = open_.sum(-1, keepdim=True)
@@ -57,20 +57,25 @@ def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
     penalty = torch.where(inside, (count - 1).to(scores.dtype) / 2 - rank, 0.0)
     ranked = torch.where(inside, ranked, 0.0)
     linked = inside[..., 1:]
+    group = pooled(ranked, penalty, lam, linked)
+    slope = -_means(penalty, group)
+    level = _means(ranked, group) + lam * slope
+    back = order.argsort(-1)
+    level, slope, group = (values.gather(-1, back) for values in (level, slope, group))
+    return _finish(x, level, group, slope, open_)
+
+
+def pooled(ranked: Tensor, penalty: Tensor, lam: Parameter, linked: Tensor) -> Tensor:
+    """Groups of neighbours that make the means of ``ranked - lam * penalty`` descend."""
     joined = torch.zeros_like(linked)
-    for _ in range(x.shape[-1]):
+    for _ in range(ranked.shape[-1]):
         group = _numbers(joined)
         level = _means(ranked, group) - lam * _means(penalty, group)
         rising = linked & ~joined & (level.diff(dim=-1) >= 0)
         if not bool(rising.any()):
             break
         joined = joined | rising
-    group = _numbers(joined)
-    slope = -_means(penalty, group)
-    level = _means(ranked, group) + lam * slope
-    back = order.argsort(-1)
-    level, slope, group = (values.gather(-1, back) for values in (level, slope, group))
-    return _finish(x, level, group, slope, open_)
+    return _numbers(joined)
 
 
 def _prepare(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,6 +126,7 @@ def _finish(
 ) -> tuple[Tensor, Tensor, Tensor]:
     p = entmax(torch.where(open_, level, -math.inf), 2.0, -1)
     bad = (x.isnan() | (x == math.inf)).any(-1, keepdim=True) | level.isnan().any(-1, keepdim=True)
-    group = torch.where(open_ & ~bad, group, -1).to(torch.int32)
-    slope = torch.where(open_ & ~bad, slope, 0.0)
+    known = (p > 0) & ~bad
+    group = torch.where(known, group, -1).to(torch.int32)
+    slope = torch.where(known, slope, 0.0)
     return torch.where(bad, torch.nan, p).to(x.dtype), group, slope.to(x.dtype)
