@@ -3,11 +3,24 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace fenchel {
 
 // The oracles, by the numbers that kernels/_native_structures.py knows them by.
 enum Kind : int { kKSubsets = 0, kSequence = 1, kTree = 2, kProjectiveTree = 3, kAssignment = 4, kAlignment = 5 };
+
+// Where SparseMAP ended: the members that have a weight, and how the weights move.
+struct Face {
+  std::vector<int32_t> parts;   // the members' lists, one after another
+  std::vector<int32_t> ends;    // where each of them ends
+  std::vector<double> weights;  // in the order of the lists
+  std::vector<double> matrix;   // (members, members): the weights' derivative in members' scores
+};
+
+// Of SparseMAP: the gap is within the tolerance; it is not, and there were no iterations left; nor
+// could rounding errors be told from progress any more; no member has a finite score.
+enum FaceStatus : int { kSolved = 0, kMaxIter = 1, kStalled = 2, kInfeasible = 3 };
 
 struct StructureKernels {
   int64_t (*most_parts)(int kind, const int64_t* layout);
@@ -15,6 +28,14 @@ struct StructureKernels {
   int (*best_parts)(int kind, const double* scores, int64_t count, int64_t parts,
                     const int64_t* layout, const int64_t* sizes, int64_t size_width,
                     int32_t* out, int64_t most);
+  // SparseMAP: means (count, parts), and for each instance its face, gap, iterations and status.
+  int (*active_set)(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
+                    const int64_t* layout, const int64_t* sizes, int64_t size_width,
+                    int64_t max_iter, double tol, double* means, double* gap, int64_t* iterations,
+                    int64_t* status, Face* faces);
+  // out = A Q A' x for each instance; A: members as lists (count, members, longest), -1 for none.
+  int (*face_product)(const int32_t* lists, const double* matrix, const double* x, double* out,
+                      int64_t count, int64_t parts, int64_t members, int64_t longest);
 };
 
 }  // namespace fenchel
