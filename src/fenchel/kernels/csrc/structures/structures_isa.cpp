@@ -2,6 +2,7 @@
 // result depends on nothing but the instance.
 #include "k_subsets.h"
 #include "oracle.h"
+#include "sequence.h"
 #include "structures_table.h"
 
 namespace fenchel {
@@ -16,6 +17,8 @@ struct OracleType {
 template <class Run>
 auto with_oracle(int kind, const Run& run) {
   switch (kind) {
+    case kSequence:
+      return run(OracleType<SequenceOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
