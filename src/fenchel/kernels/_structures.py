@@ -11,6 +11,7 @@ from fenchel.kernels._dispatch import choose_backend
 
 _ORACLES: dict[str, Callable[[Tensor, tuple[int, ...], Tensor], Tensor]] = {
     "k_subsets": reference.k_subsets_best_parts,
+    "sequence": reference.sequence_best_parts,
 }
 
 

@@ -12,6 +12,7 @@ from fenchel.kernels.reference._k_subsets import k_subsets_best_parts
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._renyimax import renyimax
+from fenchel.kernels.reference._sequence import sequence_best_parts, sequence_parts
 from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 
@@ -24,6 +25,8 @@ __all__ = [
     "oscarmax",
     "renyimax",
     "rows_of",
+    "sequence_best_parts",
+    "sequence_parts",
     "sparse_entmax",
     "sq_pnorm_max",
     "times_matrix",

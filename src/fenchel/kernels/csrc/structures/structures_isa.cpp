@@ -3,6 +3,7 @@
 #include "active_set.h"
 #include "k_subsets.h"
 #include "oracle.h"
+#include "sequence.h"
 #include "structures_table.h"
 
 namespace fenchel {
@@ -17,6 +18,8 @@ struct OracleType {
 template <class Run>
 auto with_oracle(int kind, const Run& run) {
   switch (kind) {
+    case kSequence:
+      return run(OracleType<SequenceOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
