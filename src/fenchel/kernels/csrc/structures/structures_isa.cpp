@@ -2,7 +2,9 @@
 // result depends on nothing but the instance.
 #include "k_subsets.h"
 #include "oracle.h"
+#include "projective.h"
 #include "structures_table.h"
+#include "tree.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -16,6 +18,10 @@ struct OracleType {
 template <class Run>
 auto with_oracle(int kind, const Run& run) {
   switch (kind) {
+    case kTree:
+      return run(OracleType<TreeOracle>());
+    case kProjectiveTree:
+      return run(OracleType<ProjectiveTreeOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
