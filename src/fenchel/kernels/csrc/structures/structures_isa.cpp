@@ -4,7 +4,9 @@
 #include "k_subsets.h"
 #include "oracle.h"
 #include "sequence.h"
+#include "projective.h"
 #include "structures_table.h"
+#include "tree.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -20,6 +22,10 @@ auto with_oracle(int kind, const Run& run) {
   switch (kind) {
     case kSequence:
       return run(OracleType<SequenceOracle>());
+    case kTree:
+      return run(OracleType<TreeOracle>());
+    case kProjectiveTree:
+      return run(OracleType<ProjectiveTreeOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
