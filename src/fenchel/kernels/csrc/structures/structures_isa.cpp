@@ -1,5 +1,7 @@
 // The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
 // result depends on nothing but the instance.
+#include "alignment.h"
+#include "assignment.h"
 #include "k_subsets.h"
 #include "oracle.h"
 #include "structures_table.h"
@@ -16,6 +18,10 @@ struct OracleType {
 template <class Run>
 auto with_oracle(int kind, const Run& run) {
   switch (kind) {
+    case kAssignment:
+      return run(OracleType<AssignmentOracle>());
+    case kAlignment:
+      return run(OracleType<AlignmentOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
