@@ -10,6 +10,8 @@ from fenchel.kernels import _native_structures, reference
 from fenchel.kernels._dispatch import choose_backend
 
 _ORACLES: dict[str, Callable[[Tensor, tuple[int, ...], Tensor], Tensor]] = {
+    "alignment": reference.alignment_best_parts,
+    "assignment": reference.assignment_best_parts,
     "k_subsets": reference.k_subsets_best_parts,
     "sequence": reference.sequence_best_parts,
 }

@@ -1,6 +1,8 @@
 // The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
 // result depends on nothing but the instance.
 #include "active_set.h"
+#include "alignment.h"
+#include "assignment.h"
 #include "k_subsets.h"
 #include "oracle.h"
 #include "sequence.h"
@@ -26,6 +28,10 @@ auto with_oracle(int kind, const Run& run) {
       return run(OracleType<TreeOracle>());
     case kProjectiveTree:
       return run(OracleType<ProjectiveTreeOracle>());
+    case kAssignment:
+      return run(OracleType<AssignmentOracle>());
+    case kAlignment:
+      return run(OracleType<AlignmentOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
