@@ -9,15 +9,19 @@ from fenchel.kernels._dispatch import (
     run_sparse,
     use_backend,
 )
+from fenchel.kernels._faces import Faces
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
-from fenchel.kernels._structures import best_parts
+from fenchel.kernels._structures import active_set, best_parts, face_product
 
 __all__ = [
     "Backends",
+    "Faces",
     "Lists",
+    "active_set",
     "backends",
     "best_parts",
     "choose_backend",
+    "face_product",
     "join",
     "run",
     "run_groups",

@@ -9,6 +9,7 @@ from fenchel.kernels.reference._alignment import alignment_best_parts, alignment
 from fenchel.kernels.reference._assignment import assignment_best_parts
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
+from fenchel.kernels.reference._face_product import face_product
 from fenchel.kernels.reference._groups import fusedmax, oscarmax
 from fenchel.kernels.reference._k_subsets import k_subsets_best_parts
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
@@ -24,6 +25,7 @@ __all__ = [
     "assignment_best_parts",
     "budget",
     "entmax",
+    "face_product",
     "fusedmax",
     "k_subsets_best_parts",
     "normmax",
