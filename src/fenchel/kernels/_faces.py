@@ -11,6 +11,7 @@ SOLVED, MAX_ITER, STALLED, INFEASIBLE = range(4)
 class Faces(NamedTuple):
     """Where SparseMAP ended in each instance: all float64, the lists int32.
 
+    Members of weight 0 may follow those that have a weight: they are on the same face, and span it.
     ``matrix`` is the derivative of the weights in the members' scores, as long as no member enters
     or leaves. Status: the gap is within the tolerance; it is not, and no iterations were left; nor
     could progress be told from rounding errors any more; no member has a finite score.

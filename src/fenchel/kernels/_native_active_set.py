@@ -15,7 +15,7 @@ from fenchel.kernels._native_structures import KINDS
 _functions: dict[str, Callable[..., int]] = {}
 if LIBRARY is not None:
     LIBRARY.fenchel_active_set.argtypes = (
-        [c_int, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_double]
+        [c_int, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_double, c_int]
         + [c_void_p] * 4
         + [c_void_p] * 3
     )
@@ -36,6 +36,7 @@ def active_set(
     sizes: Tensor,
     max_iter: int,
     tol: float,
+    complete: bool,
 ) -> Faces:
     """SparseMAP of each instance, through the oracle ``kind`` of the core."""
     scores, sizes = readable(scores), sizes.contiguous()
@@ -57,6 +58,7 @@ def active_set(
             sizes.shape[1],
             max_iter,
             tol,
+            complete,
             means.data_ptr(),
             gap.data_ptr(),
             iterations.data_ptr(),

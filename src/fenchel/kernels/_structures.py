@@ -44,6 +44,7 @@ def active_set(
     sizes: Tensor,
     max_iter: int,
     tol: float,
+    complete: bool,
 ) -> Faces | None:
     """SparseMAP of each instance with an oracle of the native core, or None without the core.
 
@@ -55,10 +56,12 @@ def active_set(
         sizes: (instances, k) int64.
         max_iter: the most members that may enter.
         tol: the gap that is small enough, relative to the size of the scores.
+        complete: whether members of weight 0 follow until they span the whole face, which its
+            derivative needs.
     """
     if choose_backend(scores) != "native":
         return None
-    return _native_active_set.active_set(kind, scores, n_unary, layout, sizes, max_iter, tol)
+    return _native_active_set.active_set(kind, scores, n_unary, layout, sizes, max_iter, tol, complete)
 
 
 def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:

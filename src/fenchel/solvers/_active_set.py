@@ -18,7 +18,9 @@ _FLAT = 1e-9  # points are vectors of small whole numbers: a squared distance th
 
 
 @torch.no_grad()
-def active_set(best: Best, scores: Tensor, n_unary: int, max_iter: int, tol: float) -> Faces:
+def active_set(
+    best: Best, scores: Tensor, n_unary: int, max_iter: int, tol: float, complete: bool
+) -> Faces:
     """SparseMAP of each instance; the oracle is asked about all that are not done at once.
 
     Args:
@@ -27,6 +29,8 @@ def active_set(best: Best, scores: Tensor, n_unary: int, max_iter: int, tol: flo
         n_unary: the first so many parts have a quadratic term.
         max_iter: the most members that may enter.
         tol: the gap that is small enough, relative to the size of the scores.
+        complete: whether members of weight 0 follow until they span the whole face, which its
+            derivative needs.
     """
     tol = max(tol, 64 * _EPS)
     left = torch.arange(scores.shape[0])
@@ -36,6 +40,10 @@ def active_set(best: Best, scores: Tensor, n_unary: int, max_iter: int, tol: flo
         found = best(left, slopes)
         going = [runs[i].take(parts) for i, parts in zip(left.tolist(), found, strict=True)]
         left = left[torch.tensor(going)]
+    if complete:
+        for i, run in enumerate(runs):
+            row = torch.tensor([i])
+            _fill_face(run, lambda slopes, row=row: best(row, slopes.unsqueeze(0))[0])
     return _padded(runs, scores)
 
 
@@ -61,19 +69,11 @@ class _Run:
         if len(parts) > 0 and int(parts[0]) == -2:
             self.status = INFEASIBLE
             return False
-        parts = parts[parts >= 0]
-        unary = parts[parts < self.n_unary]
-        point = self.scores.new_zeros(self.n_unary).index_add(
-            0, unary, self.scores.new_ones(len(unary))
-        )
-        value = self.scores[parts].sum()
-        self.scale = max(self.scale, 1.0 + float(self.scores[parts].abs().sum()))
+        parts, point, value = self._member(parts)
         if not self.lists:
             self._append(parts, point, value, 1.0)
             return True
-        mean = self.weights @ self.points
-        ahead = (self.weights * (value - self.values)).sum()
-        self.gap = max(float(ahead - (point - mean) @ mean), 0.0)
+        self.gap = max(self._ahead(point, value), 0.0)
         if self.gap <= self.tol * self.scale:
             return False
         if self.iterations >= self.max_iter:
@@ -84,6 +84,31 @@ class _Run:
             return False
         self.iterations += 1
         return True
+
+    def join(self, parts: Tensor) -> tuple[bool, bool]:
+        """Take a member with weight 0 if it adds a dimension: was it taken, is it on the face."""
+        parts, point, value = self._member(parts)
+        if -self._ahead(point, value) > 4 * self.tol * self.scale:
+            return False, False
+        foot = self.matrix @ (self.points @ point) + self.nearest
+        if (point - foot @ self.points).square().sum() <= 1e-6 * (1 + point.square().sum()):
+            return False, True
+        self._append(parts, point, value, 0.0)
+        return True, True
+
+    def _member(self, parts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """A list of parts without padding, its counts of unary parts, and its score."""
+        parts = parts[parts >= 0]
+        unary = parts[parts < self.n_unary]
+        point = self.scores.new_zeros(self.n_unary)
+        point = point.index_add(0, unary, self.scores.new_ones(len(unary)))
+        self.scale = max(self.scale, 1.0 + float(self.scores[parts].abs().sum()))
+        return parts, point, self.scores[parts].sum()
+
+    def _ahead(self, point: Tensor, value: Tensor) -> float:
+        """How much more a member scores, by the slopes, than the mean."""
+        mean = self.weights @ self.points
+        return float((self.weights * (value - self.values)).sum() - (point - mean) @ mean)
 
     def _enter(self, parts: Tensor, point: Tensor, value: Tensor) -> bool:
         """Let a member in and correct all weights; False if it is nothing new."""
@@ -141,6 +166,35 @@ class _Run:
         ones = inverse.sum(1)
         self.nearest = ones / ones.sum()
         self.matrix = inverse - torch.outer(ones, ones) / ones.sum()
+
+
+def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
+    """Members of weight 0, until there are as many as the face has dimensions.
+
+    The solution may need fewer (all scores equal, say), or some weights may be too small to be
+    found. The face's other members are the best ones for slopes that are pushed a little across the
+    members' hull; once neither a random push nor its opposite finds one, there is none.
+    """
+    if len(run.lists) < 2:  # a corner of the polytope: it does not move
+        return
+    noise = torch.rand(
+        run.n_unary, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    noise, slopes, least = 2 * noise - 1, run.slopes(), 16 * run.tol
+    push, used = max(1e-7, 64 * least), run.iterations
+    while used < run.max_iter and push >= least:
+        across = noise - (run.matrix @ (run.points @ noise)) @ run.points
+        for sign in (1.0, -1.0):
+            pushed = slopes.clone()
+            pushed[: run.n_unary] += sign * push * run.scale * across
+            found, inside = run.join(best(pushed))
+            used += 1
+            if found or not inside:
+                break
+        if not inside:
+            push /= 64
+        elif not found:
+            return
 
 
 def _padded(runs: list[_Run], scores: Tensor) -> Faces:

@@ -54,10 +54,12 @@ def sparse_map(
         Wolfe. Finding the Nearest Point in a Polytope. Mathematical Programming 1976.
     """
     faces = _solve(structure, problem, max_iter, tol)
+    used = faces.weights > 0  # what comes after them is there for the derivative
+    most = int(used.sum(1).amax()) if len(used) else 0
     return SparseDistribution(
         means=_with_graph(problem.scores, faces),
-        structures=faces.lists.long(),
-        weights=_weights(problem.scores, faces),
+        structures=torch.where(used.unsqueeze(-1), faces.lists, -1)[:, :most].long(),
+        weights=torch.where(used, _weights(problem.scores, faces), 0.0)[:, :most],
         gap=faces.gap,
         iterations=faces.iterations,
         status=faces.status,
@@ -82,11 +84,19 @@ def sparse_map_means(
 def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) -> kernels.Faces:
     max_iter, tol = check_max_iter(_NAME, max_iter), check_tol(_NAME, tol)
     scores = problem.scores.detach()
+    complete = _needs_graph(problem.scores)
     kind = structure._native_kind(problem)
     faces = None
     if kind is not None:
         faces = kernels.active_set(
-            kind, scores, problem.n_unary, problem.layout, problem.sizes, max_iter, tol
+            kind,
+            scores,
+            problem.n_unary,
+            problem.layout,
+            problem.sizes,
+            max_iter,
+            tol,
+            complete,
         )
     if faces is None:
 
@@ -94,7 +104,7 @@ def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) ->
             asked = dataclasses.replace(problem, scores=slopes, sizes=problem.sizes[rows])
             return structure._best_parts(asked, slopes)
 
-        faces = active_set(best, scores, problem.n_unary, max_iter, tol)
+        faces = active_set(best, scores, problem.n_unary, max_iter, tol, complete)
     if bool((faces.status != SOLVED).any()):
         _refuse_infeasible(structure, faces)
         _warn_if_stopped(faces, max_iter)
@@ -127,15 +137,19 @@ def _warn_if_stopped(faces: kernels.Faces, max_iter: int) -> None:
     warnings.warn(message, stacklevel=4)
 
 
+def _needs_graph(scores: Tensor) -> bool:
+    return torch.is_grad_enabled() and scores.requires_grad
+
+
 def _with_graph(scores: Tensor, faces: kernels.Faces) -> Tensor:
-    if not (torch.is_grad_enabled() and scores.requires_grad):
+    if not _needs_graph(scores):
         return faces.means
     means: Tensor = _Means.apply(scores, faces.means, faces.lists, faces.matrix)
     return means
 
 
 def _weights(scores: Tensor, faces: kernels.Faces) -> Tensor:
-    if not (torch.is_grad_enabled() and scores.requires_grad):
+    if not _needs_graph(scores):
         return faces.weights
     inside = (faces.lists >= 0).flatten(1)
     taken = scores.gather(1, faces.lists.long().clamp(min=0).flatten(1))

@@ -42,10 +42,13 @@ class ActiveSet {
         means_(n_unary),
         fresh_(std::max<int64_t>(Oracle::most_parts(layout), 1)) {}
 
-  Outcome solve(int64_t max_iter, double tol) {
+  // With `complete`, members of weight 0 follow until there are as many as the face has dimensions.
+  Outcome solve(int64_t max_iter, double tol, bool complete) {
     tol = std::max(tol, 64 * kEps);
     const Outcome outcome = run(max_iter, tol);
+    if (outcome.status == kInfeasible) return outcome;
     normalize();
+    if (complete) fill_face(tol, max_iter - outcome.iterations);
     return outcome;
   }
 
@@ -275,6 +278,86 @@ class ActiveSet {
     return changed;
   }
 
+  // The solution may need fewer members than its face has dimensions (all scores equal, say), or
+  // some weights may be too small to be found; but derivatives need all directions of the face. Its
+  // other members are the best ones for slopes that are pushed a little across the members' hull.
+  // Once neither a random push nor its opposite finds one, there is none.
+  void fill_face(double tol, int64_t budget) {
+    if (members_.size() == 1) return;  // a corner of the polytope: it does not move
+    const double least = 16 * tol;
+    double push = std::max(1e-7, 64 * least);
+    uint64_t state = 0;
+    noise_.resize(n_unary_);
+    across_.resize(n_unary_);
+    for (double& x : noise_) x = random(state);
+    find_means();
+    aim();
+    if (bent()) {
+      rebuild();
+      aim();
+    }
+    for (int64_t used = 0; used < budget;) {
+      bool found = false, outside = false;
+      for (const double sign : {1.0, -1.0}) {
+        const double length = sign * push * scale_;
+        for (int64_t u = 0; u < n_unary_; ++u) {
+          slopes_[u] = scores_[u] - means_[u] + length * across_[u];
+        }
+        ask();
+        ++used;
+        outside = outside || -candidate_gap() > 4 * tol * scale_;
+        found = !outside && join();
+        if (found || outside) break;
+      }
+      if (outside) push /= 64;
+      if (found) aim();
+      if (push < least || !(found || outside)) return;
+    }
+  }
+
+  // What is left of the noise when nothing of it lies in the hull of the members.
+  void aim() {
+    std::fill(slack_.begin(), slack_.end(), 0.0);
+    for (int64_t i = 0; i < members_.size(); ++i) {
+      slack_[i] = members_.member_times(i, noise_.data());
+    }
+    face_.times(slack_.data(), step_.data());
+    for (int64_t i = 0; i < members_.size(); ++i) step_[i] = -step_[i];
+    std::copy(noise_.begin(), noise_.end(), across_.begin());
+    members_.add_to(step_.data(), across_.data());
+  }
+
+  // Whether that failed: the face's matrix has lost its digits.
+  bool bent() const {
+    double low = 0, high = 0;
+    for (int64_t i = 0; i < members_.size(); ++i) {
+      const double along = members_.member_times(i, across_.data());
+      low = i == 0 ? along : std::min(low, along);
+      high = i == 0 ? along : std::max(high, along);
+    }
+    return high - low > 1e-11;
+  }
+
+  // The candidate becomes a member of weight 0 if that adds a dimension.
+  bool join() {
+    std::fill(overlaps_.begin(), overlaps_.end(), 0.0);
+    const double norm2 = members_.overlaps(overlaps_.data());
+    const double apart = face_.distance2(overlaps_.data(), norm2);
+    if (apart <= 1e-6 * (1 + norm2)) return false;
+    face_.enter(apart);
+    members_.enter();
+    make_room();
+    return true;
+  }
+
+  // Numbers between -1 and 1, the same ones each time (splitmix64).
+  static double random(uint64_t& state) {
+    uint64_t x = state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<double>(static_cast<int64_t>(x ^ (x >> 31))) * 0x1p-63;
+  }
+
   // The face's matrix anew, without what many corrections have done to it; unless it is singular.
   void rebuild() {
     AffineFace face;
@@ -317,6 +400,7 @@ class ActiveSet {
   AffineFace face_;
   std::vector<double> slopes_, means_;  // of all parts; of the unary ones
   std::vector<int32_t> fresh_;
+  std::vector<double> noise_, across_;  // of the unary parts
   std::vector<double> weights_, overlaps_, step_, slack_;  // one a member, zeros behind them
   double norm2_ = 0, score_ = 0, scale_ = 1;
 };

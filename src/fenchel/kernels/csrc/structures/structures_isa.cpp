@@ -57,15 +57,14 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
 }
 
 int active_set(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
-               const int64_t* layout, const int64_t* sizes, int64_t size_width, int64_t max_iter,
-               double tol, double* means, double* gap, int64_t* iterations, int64_t* status,
+               const int64_t* layout, const int64_t* sizes, int64_t size_width, int64_t max_iter, double tol, int complete, double* means, double* gap, int64_t* iterations, int64_t* status,
                Face* faces) {
   const Instances at{scores, count, parts, layout, sizes, size_width};
   return with_oracle(kind, [&](auto type) {
     return for_instances(count, count * parts * 256, [&](int64_t i) {
       ActiveSet<typename decltype(type)::type> solver(at.scores_of(i), parts, n_unary, layout,
                                                       at.size_of(i));
-      const Outcome outcome = solver.solve(max_iter, tol);
+      const Outcome outcome = solver.solve(max_iter, tol, complete != 0);
       gap[i] = outcome.gap;
       iterations[i] = outcome.iterations;
       status[i] = outcome.status;
