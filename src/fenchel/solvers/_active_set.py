@@ -173,7 +173,8 @@ def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
 
     The solution may need fewer (all scores equal, say), or some weights may be too small to be
     found. The face's other members are the best ones for slopes that are pushed a little across the
-    members' hull; once neither a random push nor its opposite finds one, there is none.
+    members' hull, in which the solution lies. Once a random push finds none, there is none: a linear
+    function whose maximum over a face is inside of it is constant there.
     """
     if len(run.lists) < 2:  # a corner of the polytope: it does not move
         return
@@ -181,19 +182,15 @@ def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
         run.n_unary, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     noise, slopes, least = 2 * noise - 1, run.slopes(), 16 * run.tol
-    push, used = max(1e-7, 64 * least), run.iterations
-    while used < run.max_iter and push >= least:
+    push = max(1e-7, 64 * least)
+    for _ in range(run.max_iter - run.iterations):
         across = noise - (run.matrix @ (run.points @ noise)) @ run.points
-        for sign in (1.0, -1.0):
-            pushed = slopes.clone()
-            pushed[: run.n_unary] += sign * push * run.scale * across
-            found, inside = run.join(best(pushed))
-            used += 1
-            if found or not inside:
-                break
-        if not inside:
+        pushed = slopes.clone()
+        pushed[: run.n_unary] += push * run.scale * across
+        found, inside = run.join(best(pushed))
+        if not inside:  # it went past the face
             push /= 64
-        elif not found:
+        if push < least or (inside and not found):
             return
 
 

@@ -280,8 +280,9 @@ class ActiveSet {
 
   // The solution may need fewer members than its face has dimensions (all scores equal, say), or
   // some weights may be too small to be found; but derivatives need all directions of the face. Its
-  // other members are the best ones for slopes that are pushed a little across the members' hull.
-  // Once neither a random push nor its opposite finds one, there is none.
+  // other members are the best ones for slopes that are pushed a little across the members' hull, in
+  // which the solution lies. Once a random push finds none, there is none: a linear function whose
+  // maximum over a face is inside of it is constant there.
   void fill_face(double tol, int64_t budget) {
     if (members_.size() == 1) return;  // a corner of the polytope: it does not move
     const double least = 16 * tol;
@@ -296,22 +297,18 @@ class ActiveSet {
       rebuild();
       aim();
     }
-    for (int64_t used = 0; used < budget;) {
-      bool found = false, outside = false;
-      for (const double sign : {1.0, -1.0}) {
-        const double length = sign * push * scale_;
-        for (int64_t u = 0; u < n_unary_; ++u) {
-          slopes_[u] = scores_[u] - means_[u] + length * across_[u];
-        }
-        ask();
-        ++used;
-        outside = outside || -candidate_gap() > 4 * tol * scale_;
-        found = !outside && join();
-        if (found || outside) break;
+    for (; budget > 0 && push >= least; --budget) {
+      for (int64_t u = 0; u < n_unary_; ++u) {
+        slopes_[u] = scores_[u] - means_[u] + push * scale_ * across_[u];
       }
-      if (outside) push /= 64;
-      if (found) aim();
-      if (push < least || !(found || outside)) return;
+      ask();
+      if (-candidate_gap() > 4 * tol * scale_) {
+        push /= 64;  // it went past the face
+      } else if (join()) {
+        aim();
+      } else {
+        return;
+      }
     }
   }
 

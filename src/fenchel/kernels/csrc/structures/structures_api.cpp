@@ -58,7 +58,8 @@ FENCHEL_API int fenchel_best_parts(int kind, const double* scores, int64_t count
 // what fenchel_active_set_take gives out.
 FENCHEL_API int fenchel_active_set(int kind, const double* scores, int64_t count, int64_t parts,
                                    int64_t n_unary, const int64_t* layout, const int64_t* sizes,
-                                   int64_t size_width, int64_t max_iter, double tol, int complete, double* means,
+                                   int64_t size_width, int64_t max_iter, double tol,
+                                   int complete, double* means,
                                    double* gap, int64_t* iterations, int64_t* status,
                                    int64_t* widest, int64_t* longest, void** handle) {
   std::unique_ptr<fenchel::Face[]> faces(new (std::nothrow) fenchel::Face[count]);
