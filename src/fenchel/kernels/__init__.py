@@ -10,6 +10,12 @@ from fenchel.kernels._dispatch import (
     use_backend,
 )
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
+from fenchel.kernels._sequence import (
+    sequence_k_best,
+    sequence_product,
+    sequence_sample,
+    sequence_smoothed,
+)
 from fenchel.kernels._structures import best_parts
 
 __all__ = [
@@ -22,6 +28,10 @@ __all__ = [
     "run",
     "run_groups",
     "run_sparse",
+    "sequence_k_best",
+    "sequence_product",
+    "sequence_sample",
+    "sequence_smoothed",
     "times_matrix",
     "transpose",
     "use_backend",

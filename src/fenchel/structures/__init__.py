@@ -1,6 +1,7 @@
 """Structures: finite sets of 0/1 vectors, each with an oracle for the best of them."""
 
 from fenchel.structures._one_of import KSubsets, OneOf
+from fenchel.structures._sequence import Sequence, SequenceScores
 from fenchel.structures._structure import Structure
 
-__all__ = ["KSubsets", "OneOf", "Structure"]
+__all__ = ["KSubsets", "OneOf", "Sequence", "SequenceScores", "Structure"]

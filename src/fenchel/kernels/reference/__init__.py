@@ -13,6 +13,12 @@ from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._renyimax import renyimax
 from fenchel.kernels.reference._sequence import sequence_best_parts, sequence_parts
+from fenchel.kernels.reference._sequence_dp import (
+    sequence_k_best,
+    sequence_product,
+    sequence_sample,
+    sequence_value,
+)
 from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 
@@ -26,7 +32,11 @@ __all__ = [
     "renyimax",
     "rows_of",
     "sequence_best_parts",
+    "sequence_k_best",
     "sequence_parts",
+    "sequence_product",
+    "sequence_sample",
+    "sequence_value",
     "sparse_entmax",
     "sq_pnorm_max",
     "times_matrix",

@@ -3,6 +3,7 @@
 #include "k_subsets.h"
 #include "oracle.h"
 #include "sequence.h"
+#include "sequence_kernels.h"
 #include "structures_table.h"
 
 namespace fenchel {
@@ -44,7 +45,8 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
 }
 
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {most_parts, best_parts};
+const StructureKernels structure_kernels = {
+    most_parts, best_parts, sequence_smoothed, sequence_product, sequence_sample, sequence_k_best};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel
