@@ -8,7 +8,7 @@ masked row is all zeros, and a row with NaN or +inf is all NaN. One file a map.
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
 from fenchel.kernels.reference._groups import fusedmax, oscarmax
-from fenchel.kernels.reference._k_subsets import k_subsets_best_parts
+from fenchel.kernels.reference._k_subsets import k_subsets_best_parts, k_subsets_log_partition
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._renyimax import renyimax
@@ -27,6 +27,7 @@ __all__ = [
     "entmax",
     "fusedmax",
     "k_subsets_best_parts",
+    "k_subsets_log_partition",
     "normmax",
     "oscarmax",
     "renyimax",

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels.reference._guarded import finite, log_sum_exp
 from fenchel.kernels.reference._sequence import Blocks, sequence_parts, split
 
 
@@ -48,7 +49,7 @@ def sequence_sample(
             if between is not None:
                 column = between.gather(2, tags[-1][:, None, None].expand(-1, layout[1], 1))
                 x = torch.where(t + 1 < sizes, x + column.squeeze(2), x)
-            weights = torch.exp(x - _finite(x.amax(1, keepdim=True)))
+            weights = torch.exp(x - finite(x.amax(1, keepdim=True)))
             bar = numbers[:, t : t + 1] * weights.sum(1, keepdim=True)
             beyond = (weights.cumsum(1) > bar) & (weights > 0)
             last = layout[1] - 1 - (weights.flip(1) > 0).long().argmax(1)
@@ -111,7 +112,7 @@ def _messages(omega: str, blocks: Blocks, sizes: Tensor) -> tuple[list[Tensor], 
                 arrive = node((before.unsqueeze(2) + between).mT)
             here = torch.where(t < sizes, arrive + _position(blocks, t, sizes), before)
         # Only differences count from here on: small numbers are exact ones.
-        top = _finite(here.detach().amax(1))
+        top = finite(here.detach().amax(1))
         total = total + top
         messages.append(here - top.unsqueeze(1))
     return messages, total
@@ -127,21 +128,9 @@ def _position(blocks: Blocks, t: int, sizes: Tensor) -> Tensor:
     return here
 
 
-def _finite(top: Tensor) -> Tensor:
-    return torch.where(top == -math.inf, 0.0, top)
-
-
-def _log_sum_exp(x: Tensor) -> Tensor:
-    """log sum exp over the last axis; -inf without a NaN in any derivative."""
-    top = _finite(x.detach().amax(-1))
-    total = torch.exp(x - top.unsqueeze(-1)).sum(-1)
-    alive = total > 0
-    return torch.where(alive, top + torch.log(torch.where(alive, total, 1.0)), -math.inf)
-
-
 def _max_l2(x: Tensor) -> Tensor:
     """max over p in the simplex of <p, x> - |p|^2 / 2 over the last axis."""
-    top = _finite(x.detach().amax(-1))
+    top = finite(x.detach().amax(-1))
     x = x - top.unsqueeze(-1)
     down = x.detach().sort(dim=-1, descending=True).values
     rank = torch.arange(1, x.shape[-1] + 1)
@@ -156,4 +145,4 @@ def _max_l2(x: Tensor) -> Tensor:
     return torch.where(alive.squeeze(-1), value, -math.inf)
 
 
-_NODES = {"entropy": _log_sum_exp, "l2": _max_l2}
+_NODES = {"entropy": log_sum_exp, "l2": _max_l2}
