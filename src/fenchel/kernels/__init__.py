@@ -12,6 +12,13 @@ from fenchel.kernels._dispatch import (
 from fenchel.kernels._faces import Faces
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
 from fenchel.kernels._structures import active_set, best_parts, face_product
+from fenchel.kernels._sequence import (
+    sequence_k_best,
+    sequence_product,
+    sequence_sample,
+    sequence_smoothed,
+)
+from fenchel.kernels._structures import best_parts
 
 __all__ = [
     "Backends",
@@ -26,6 +33,10 @@ __all__ = [
     "run",
     "run_groups",
     "run_sparse",
+    "sequence_k_best",
+    "sequence_product",
+    "sequence_sample",
+    "sequence_smoothed",
     "times_matrix",
     "transpose",
     "use_backend",

@@ -2,6 +2,8 @@
 
 from fenchel.structures._assignment import Assignment
 from fenchel.structures._one_of import KSubsets, OneOf
+from fenchel.structures._sequence import Sequence, SequenceScores
 from fenchel.structures._structure import Structure
 
 __all__ = ["Assignment", "KSubsets", "OneOf", "Structure"]
+__all__ = ["KSubsets", "OneOf", "Sequence", "SequenceScores", "Structure"]

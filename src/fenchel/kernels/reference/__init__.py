@@ -11,11 +11,17 @@ from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
 from fenchel.kernels.reference._face_product import face_product
 from fenchel.kernels.reference._groups import fusedmax, oscarmax
-from fenchel.kernels.reference._k_subsets import k_subsets_best_parts
+from fenchel.kernels.reference._k_subsets import k_subsets_best_parts, k_subsets_log_partition
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._renyimax import renyimax
 from fenchel.kernels.reference._sequence import sequence_best_parts, sequence_parts
+from fenchel.kernels.reference._sequence_dp import (
+    sequence_k_best,
+    sequence_product,
+    sequence_sample,
+    sequence_value,
+)
 from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 
@@ -28,12 +34,17 @@ __all__ = [
     "face_product",
     "fusedmax",
     "k_subsets_best_parts",
+    "k_subsets_log_partition",
     "normmax",
     "oscarmax",
     "renyimax",
     "rows_of",
     "sequence_best_parts",
+    "sequence_k_best",
     "sequence_parts",
+    "sequence_product",
+    "sequence_sample",
+    "sequence_value",
     "sparse_entmax",
     "sq_pnorm_max",
     "times_matrix",

@@ -109,4 +109,30 @@ FENCHEL_API int fenchel_face_product(const int32_t* lists, const double* matrix,
                                      int64_t longest) {
   return fenchel::structure_kernels().face_product(lists, matrix, x, out, count, parts, members,
                                                    longest);
+FENCHEL_API int fenchel_sequence_smoothed(int omega, const double* scores, int64_t count,
+                                          int64_t parts, const int64_t* layout,
+                                          const int64_t* sizes, double* values, double* means) {
+  return fenchel::structure_kernels().sequence_smoothed(omega, scores, count, parts, layout, sizes,
+                                                        values, means);
+}
+
+FENCHEL_API int fenchel_sequence_product(int omega, const double* scores, const double* directions,
+                                         int64_t count, int64_t parts, const int64_t* layout,
+                                         const int64_t* sizes, double* out) {
+  return fenchel::structure_kernels().sequence_product(omega, scores, directions, count, parts,
+                                                       layout, sizes, out);
+}
+
+FENCHEL_API int fenchel_sequence_sample(const double* scores, int64_t count, int64_t parts,
+                                        const int64_t* layout, const int64_t* sizes,
+                                        const double* uniform, int64_t samples, int32_t* out) {
+  return fenchel::structure_kernels().sequence_sample(scores, count, parts, layout, sizes, uniform,
+                                                      samples, out);
+}
+
+FENCHEL_API int fenchel_sequence_k_best(const double* scores, int64_t count, int64_t parts,
+                                        const int64_t* layout, const int64_t* sizes,
+                                        int64_t how_many, int32_t* out, double* values) {
+  return fenchel::structure_kernels().sequence_k_best(scores, count, parts, layout, sizes, how_many,
+                                                      out, values);
 }

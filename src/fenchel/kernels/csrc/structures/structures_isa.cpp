@@ -7,6 +7,7 @@
 #include "oracle.h"
 #include "sequence.h"
 #include "projective.h"
+#include "sequence_kernels.h"
 #include "structures_table.h"
 #include "tree.h"
 
@@ -99,6 +100,8 @@ int face_product(const int32_t* lists, const double* matrix, const double* x, do
 
 extern const StructureKernels structure_kernels;
 const StructureKernels structure_kernels = {most_parts, best_parts, active_set, face_product};
+const StructureKernels structure_kernels = {
+    most_parts, best_parts, sequence_smoothed, sequence_product, sequence_sample, sequence_k_best};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

@@ -36,6 +36,22 @@ struct StructureKernels {
   // out = A Q A' x for each instance; A: members as lists (count, members, longest), -1 for none.
   int (*face_product)(const int32_t* lists, const double* matrix, const double* x, double* out,
                       int64_t count, int64_t parts, int64_t members, int64_t longest);
+
+  // Chains; omega 0 is entropy, 1 is l2, both with temperature 1. sizes (count, 1). Smoothed maxima
+  // (count), -inf where no member is finite, and, unless `means` is null, gradients (count, parts).
+  int (*sequence_smoothed)(int omega, const double* scores, int64_t count, int64_t parts,
+                           const int64_t* layout, const int64_t* sizes, double* values,
+                           double* means);
+  // Hessians times directions, all (count, parts).
+  int (*sequence_product)(int omega, const double* scores, const double* directions, int64_t count,
+                          int64_t parts, const int64_t* layout, const int64_t* sizes, double* out);
+  // Lists of parts (samples, count, most) from uniform numbers (samples, count, T).
+  int (*sequence_sample)(const double* scores, int64_t count, int64_t parts, const int64_t* layout,
+                         const int64_t* sizes, const double* uniform, int64_t samples,
+                         int32_t* out);
+  // Lists of parts (count, how_many, most) and scores (count, how_many), the best first.
+  int (*sequence_k_best)(const double* scores, int64_t count, int64_t parts, const int64_t* layout,
+                         const int64_t* sizes, int64_t how_many, int32_t* out, double* values);
 };
 
 }  // namespace fenchel
