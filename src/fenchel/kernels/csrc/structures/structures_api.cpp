@@ -49,3 +49,10 @@ FENCHEL_API int fenchel_best_parts(int kind, const double* scores, int64_t count
   return fenchel::structure_kernels().best_parts(kind, scores, count, parts, layout, sizes,
                                                  size_width, out, most);
 }
+
+FENCHEL_API int fenchel_tree_sums(int projective, const double* scores, const double* direction,
+                                  int64_t count, int64_t parts, const int64_t* layout,
+                                  const int64_t* sizes, double* value, double* marginals) {
+  return fenchel::structure_kernels().tree_sums(projective, scores, direction, count, parts, layout,
+                                                sizes, value, marginals);
+}

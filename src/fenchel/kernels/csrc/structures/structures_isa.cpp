@@ -5,6 +5,7 @@
 #include "projective.h"
 #include "structures_table.h"
 #include "tree.h"
+#include "tree_sums.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -47,7 +48,7 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
 }
 
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {most_parts, best_parts};
+const StructureKernels structure_kernels = {most_parts, best_parts, tree_sums};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

@@ -15,6 +15,9 @@ struct StructureKernels {
   int (*best_parts)(int kind, const double* scores, int64_t count, int64_t parts,
                     const int64_t* layout, const int64_t* sizes, int64_t size_width,
                     int32_t* out, int64_t most);
+  int (*tree_sums)(int projective, const double* scores, const double* direction, int64_t count,
+                   int64_t parts, const int64_t* layout, const int64_t* sizes, double* value,
+                   double* marginals);
 };
 
 }  // namespace fenchel
