@@ -135,4 +135,9 @@ FENCHEL_API int fenchel_sequence_k_best(const double* scores, int64_t count, int
                                         int64_t how_many, int32_t* out, double* values) {
   return fenchel::structure_kernels().sequence_k_best(scores, count, parts, layout, sizes, how_many,
                                                       out, values);
+FENCHEL_API int fenchel_tree_sums(int projective, const double* scores, const double* direction,
+                                  int64_t count, int64_t parts, const int64_t* layout,
+                                  const int64_t* sizes, double* value, double* marginals) {
+  return fenchel::structure_kernels().tree_sums(projective, scores, direction, count, parts, layout,
+                                                sizes, value, marginals);
 }

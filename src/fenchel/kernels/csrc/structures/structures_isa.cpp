@@ -10,6 +10,7 @@
 #include "sequence_kernels.h"
 #include "structures_table.h"
 #include "tree.h"
+#include "tree_sums.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -102,6 +103,7 @@ extern const StructureKernels structure_kernels;
 const StructureKernels structure_kernels = {most_parts, best_parts, active_set, face_product};
 const StructureKernels structure_kernels = {
     most_parts, best_parts, sequence_smoothed, sequence_product, sequence_sample, sequence_k_best};
+const StructureKernels structure_kernels = {most_parts, best_parts, tree_sums};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

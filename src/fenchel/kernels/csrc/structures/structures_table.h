@@ -52,6 +52,9 @@ struct StructureKernels {
   // Lists of parts (count, how_many, most) and scores (count, how_many), the best first.
   int (*sequence_k_best)(const double* scores, int64_t count, int64_t parts, const int64_t* layout,
                          const int64_t* sizes, int64_t how_many, int32_t* out, double* values);
+  int (*tree_sums)(int projective, const double* scores, const double* direction, int64_t count,
+                   int64_t parts, const int64_t* layout, const int64_t* sizes, double* value,
+                   double* marginals);
 };
 
 }  // namespace fenchel
