@@ -49,3 +49,19 @@ FENCHEL_API int fenchel_best_parts(int kind, const double* scores, int64_t count
   return fenchel::structure_kernels().best_parts(kind, scores, count, parts, layout, sizes,
                                                  size_width, out, most);
 }
+
+FENCHEL_API int fenchel_alignment_smoothed(int omega, double gamma, const double* scores,
+                                           int64_t count, int64_t parts, const int64_t* layout,
+                                           const int64_t* sizes, double* values,
+                                           double* gradients) {
+  return fenchel::structure_kernels().alignment_smoothed(omega, gamma, scores, count, parts, layout,
+                                                         sizes, values, gradients);
+}
+
+FENCHEL_API int fenchel_alignment_product(int omega, double gamma, const double* scores,
+                                          const double* directions, int64_t count, int64_t parts,
+                                          const int64_t* layout, const int64_t* sizes,
+                                          double* out) {
+  return fenchel::structure_kernels().alignment_product(omega, gamma, scores, directions, count,
+                                                        parts, layout, sizes, out);
+}

@@ -1,6 +1,7 @@
 // The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
 // result depends on nothing but the instance.
 #include "alignment.h"
+#include "alignment_dp.h"
 #include "assignment.h"
 #include "k_subsets.h"
 #include "oracle.h"
@@ -46,8 +47,25 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
   });
 }
 
+int alignment_smoothed(int omega, double gamma, const double* scores, int64_t count, int64_t parts,
+                       const int64_t* layout, const int64_t* sizes, double* values,
+                       double* gradients) {
+  const Instances at{scores, count, parts, layout, sizes, 2};
+  return omega == kEntropy ? alignment_values<EntropyMax>(at, gamma, values, gradients)
+                           : alignment_values<SquaredMax>(at, gamma, values, gradients);
+}
+
+int alignment_product(int omega, double gamma, const double* scores, const double* directions,
+                      int64_t count, int64_t parts, const int64_t* layout, const int64_t* sizes,
+                      double* out) {
+  const Instances at{scores, count, parts, layout, sizes, 2};
+  return omega == kEntropy ? alignment_products<EntropyMax>(at, directions, gamma, out)
+                           : alignment_products<SquaredMax>(at, directions, gamma, out);
+}
+
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {most_parts, best_parts};
+const StructureKernels structure_kernels = {most_parts, best_parts, alignment_smoothed,
+                                            alignment_product};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel
