@@ -11,7 +11,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_number
 from fenchel.kernels import reference
 from fenchel.structures._alignment_smoothed import SmoothedArgmax, SmoothedMax
-from fenchel.structures._matrix import inside_cells, matrix_problem
+from fenchel.structures._matrix import all_finite, inside_cells, matrix_problem
 from fenchel.structures._problem import Problem
 from fenchel.structures._structure import BuiltIn
 
@@ -92,7 +92,7 @@ class Alignment(BuiltIn):
             problem = dataclasses.replace(
                 problem, scores=problem.scores.masked_fill(out, -math.inf)
             )
-        if bool((problem.scores.detach() == -math.inf).any()):
+        if not all_finite(problem.scores):
             self._best_parts(problem, problem.scores)  # raises if there is no path
         return problem
 
