@@ -1,5 +1,6 @@
 """Forward maths on rows of scores: no autograd, no masks. See ``_dispatch`` for who runs what."""
 
+from fenchel.kernels._alignment import alignment_product, alignment_smoothed
 from fenchel.kernels._dispatch import (
     Backends,
     backends,
@@ -25,6 +26,8 @@ __all__ = [
     "Faces",
     "Lists",
     "active_set",
+    "alignment_product",
+    "alignment_smoothed",
     "backends",
     "best_parts",
     "choose_backend",

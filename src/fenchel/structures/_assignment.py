@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.structures._matrix import matrix_problem
+from fenchel.structures._matrix import all_finite, matrix_problem
 from fenchel.structures._problem import Problem
 from fenchel.structures._structure import BuiltIn
 
@@ -57,7 +56,7 @@ class Assignment(BuiltIn):
 
     def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         problem = matrix_problem(name, scores, lengths, mask)
-        if bool((problem.scores.detach() == -math.inf).any()):
+        if not all_finite(problem.scores):
             self._best_parts(problem, problem.scores)  # raises if a matching is impossible
         return problem
 

@@ -5,7 +5,16 @@ that broadcasts against ``x`` with size 1 along ``dim``) and ``dim``. ``-inf`` i
 masked row is all zeros, and a row with NaN or +inf is all NaN. One file a map.
 """
 
-from fenchel.kernels.reference._alignment import alignment_best_parts, alignment_values
+from fenchel.kernels.reference._alignment import (
+    alignment_argmax,
+    alignment_max,
+    alignment_product,
+)
+from fenchel.kernels.reference._alignment_paths import (
+    alignment_best_parts,
+    alignment_k_best,
+    alignment_samples,
+)
 from fenchel.kernels.reference._assignment import assignment_best_parts
 from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
@@ -26,8 +35,12 @@ from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
 
 __all__ = [
+    "alignment_argmax",
     "alignment_best_parts",
-    "alignment_values",
+    "alignment_k_best",
+    "alignment_max",
+    "alignment_product",
+    "alignment_samples",
     "assignment_best_parts",
     "budget",
     "entmax",

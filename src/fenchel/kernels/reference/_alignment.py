@@ -1,4 +1,4 @@
-"""Alignments in plain torch, one anti-diagonal of all instances after the other."""
+"""Smoothed alignments in plain torch, one anti-diagonal of all instances after the other."""
 
 from __future__ import annotations
 
@@ -7,43 +7,49 @@ import math
 import torch
 from torch import Tensor
 
-#: The cells before a cell, as (rows, columns) back; the order in which ties are broken.
+#: The cells before a cell, as (rows, columns) back; in the order in which ties are broken.
 STEPS = ((1, 1), (1, 0), (0, 1))
 
 
-def alignment_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
-    """The best path of each instance from its first cell to its last."""
-    m, n = layout
-    values = alignment_values(scores, layout, "max", 1.0)
-    instances = torch.arange(len(scores))
-    i, j = sizes[:, 0] - 1, sizes[:, 1] - 1
-    finite = values[instances, i, j] > -math.inf
-    last = []
-    while True:
-        last.append(torch.where((i >= 0) & finite, i * n + j, -1))
-        if bool(((i <= 0) & (j <= 0) | ~finite).all()):
-            break
-        before = torch.stack([_at(values, i - di, j - dj) for di, dj in STEPS])
-        best = before.argmax(0)  # the first of equal ones
-        over = (i <= 0) & (j <= 0)
-        steps = torch.tensor(STEPS)[best]
-        i = torch.where(over, -1, i - steps[:, 0])
-        j = torch.where(over, -1, j - steps[:, 1])
-    parts = torch.stack(last, 1).flip(1)
-    # From the first cell on; what was -1 in front goes to the end.
-    order = (parts < 0).long().sort(dim=1, stable=True).indices
-    parts = parts.gather(1, order)
-    full = torch.full((len(scores), m + n - 1), -1)
-    full[:, : parts.shape[1]] = parts
-    full[~finite, 0] = -2
-    return full
+def alignment_max(
+    scores: Tensor, layout: tuple[int, ...], sizes: Tensor, omega: str, gamma: float
+) -> Tensor:
+    """The smoothed maximum (instances) over the paths of each instance; differentiable."""
+    values = alignment_values(scores, layout, omega, gamma)
+    return values[torch.arange(len(values)), sizes[:, 0] - 1, sizes[:, 1] - 1]
 
 
-def _at(values: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Entries (instances) of (instances, m, n), -inf outside."""
-    inside = (i >= 0) & (j >= 0)
-    found = values[torch.arange(len(values)), i.clamp(min=0), j.clamp(min=0)]
-    return torch.where(inside, found, -math.inf)
+def alignment_argmax(
+    scores: Tensor, layout: tuple[int, ...], sizes: Tensor, omega: str, gamma: float
+) -> Tensor:
+    """Its gradient (instances, m * n); differentiable if the scores are."""
+    n = layout[1]
+    with torch.enable_grad():
+        graph = scores.requires_grad
+        leaf = scores if graph else scores.detach().requires_grad_()
+        total = alignment_max(leaf, layout, sizes, omega, gamma).sum()
+        (means,) = torch.autograd.grad(total, leaf, create_graph=graph)
+        # Every path has both corners: 1 without rounding, and a derivative of 0.
+        place = torch.arange(means.shape[1])
+        corner = (place == 0) | (place == (sizes[:, :1] - 1) * n + sizes[:, 1:] - 1)
+        return torch.where(corner, 1.0, means)
+
+
+def alignment_product(
+    scores: Tensor,
+    directions: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    omega: str,
+    gamma: float,
+) -> Tensor:
+    """The Hessian times directions (instances, m * n); differentiable where grad mode is on."""
+    create_graph = torch.is_grad_enabled()
+    leaf = scores if create_graph else scores.detach().requires_grad_()
+    means = alignment_argmax(leaf, layout, sizes, omega, gamma)
+    if not means.requires_grad:  # one cell
+        return torch.zeros_like(scores)
+    return torch.autograd.grad(means, leaf, directions, create_graph=create_graph)[0]
 
 
 def alignment_values(scores: Tensor, layout: tuple[int, ...], omega: str, gamma: float) -> Tensor:
@@ -63,13 +69,12 @@ def alignment_values(scores: Tensor, layout: tuple[int, ...], omega: str, gamma:
         here = table[:, i, d - i]
         if d > 0:
             before = [_before(diagonals, d, i, step, n) for step in STEPS]
-            here = here + smoothed_max(torch.stack(before, -1), omega, gamma)
+            here = here + smoothed_max(before, omega, gamma)
         diagonals.append(here)
-    flat = torch.cat(diagonals, 1)
     i, j = torch.arange(m).unsqueeze(1), torch.arange(n)
     lengths = torch.tensor([x.shape[1] for x in diagonals])
     starts = lengths.cumsum(0) - lengths
-    return flat[:, starts[i + j] + i - (i + j - n + 1).clamp(min=0)]
+    return torch.cat(diagonals, 1)[:, starts[i + j] + i - (i + j - n + 1).clamp(min=0)]
 
 
 def _before(diagonals: list[Tensor], d: int, i: Tensor, step: tuple[int, int], n: int) -> Tensor:
@@ -84,35 +89,36 @@ def _before(diagonals: list[Tensor], d: int, i: Tensor, step: tuple[int, int], n
     return torch.where(inside, found, -math.inf)
 
 
-def smoothed_max(x: Tensor, omega: str, gamma: float) -> Tensor:
-    """The smoothed maximum over the last axis; -inf entries have no share, none at all: -inf."""
-    top = x.detach().amax(-1, keepdim=True)
+def smoothed_max(x: list[Tensor], omega: str, gamma: float) -> Tensor:
+    """The smoothed maximum of three tensors; -inf has no share, and three of them give -inf."""
+    top = torch.maximum(torch.maximum(x[0].detach(), x[1].detach()), x[2].detach())
     if omega == "max":
-        return x.amax(-1)
-    known = torch.where(top == -math.inf, 0.0, top)
-    # -inf entries are taken out before any arithmetic, so that no gradient meets inf * 0.
-    there = x > -math.inf
-    y = torch.where(there, x - known, 0.0) / gamma
+        return top
+    some = top > -math.inf
+    base = torch.where(some, top, 0.0)
+    # -inf is taken out before any arithmetic, so that no gradient meets inf * 0.
+    there = [a > -math.inf for a in x]
+    y = [torch.where(t, a - base, 0.0) / gamma for a, t in zip(x, there, strict=True)]
     if omega == "entropy":
-        total = torch.where(there, y.exp(), 0.0).sum(-1)
-        some = there.any(-1)
-        soft = known.squeeze(-1) + gamma * torch.where(some, total, 1.0).log()
+        e = [torch.where(t, a.exp(), 0.0) for a, t in zip(y, there, strict=True)]
+        soft = torch.where(some, e[0] + e[1] + e[2], 1.0).log()
     else:
-        some = there.any(-1)
         p = _sparsemax(y, there)
-        soft = known.squeeze(-1) + gamma * (p * y - 0.5 * p * p).sum(-1)
-    return torch.where(some, soft, -math.inf)
+        terms = [q * (a - 0.5 * q) for a, q in zip(y, p, strict=True)]
+        soft = terms[0] + terms[1] + terms[2]
+    return torch.where(some, base + gamma * soft, -math.inf)
 
 
-def _sparsemax(y: Tensor, there: Tensor) -> Tensor:
-    """Projection of the entries that are there onto the simplex, with the graph of its support."""
-    ranked = torch.where(there, y, -math.inf).detach().sort(dim=-1, descending=True).values
-    ranked = torch.where(ranked == -math.inf, -1e3, ranked)  # any score 1 below the first is out
-    counts = torch.arange(1, y.shape[-1] + 1, dtype=y.dtype)
-    in_support = 1 + counts * ranked > ranked.cumsum(-1)
-    size = in_support.sum(-1, keepdim=True)
-    least = ranked.gather(-1, size - 1)
-    support = there & (y.detach() >= least)
-    # Equal scores are in together, so the number of entries is the size found above.
-    tau = (torch.where(support, y, 0.0).sum(-1, keepdim=True) - 1) / size
-    return torch.where(support, y - tau, 0.0)
+def _sparsemax(y: list[Tensor], there: list[Tensor]) -> list[Tensor]:
+    """Projection onto the simplex of the entries that are there; the largest is 0."""
+    known = [torch.where(t, a.detach(), -2.0) for a, t in zip(y, there, strict=True)]
+    # What is 1 below the largest has no share, so that -2 stands for all that is lower.
+    ranked = torch.stack(known, -1).clamp(min=-2.0).sort(dim=-1, descending=True).values
+    counts = torch.arange(1, 4, dtype=ranked.dtype)
+    size = (1 + counts * ranked > ranked.cumsum(-1)).sum(-1)
+    least = ranked.gather(-1, (size - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    # Equal scores are in together, so that `size` entries are.
+    support = [t & (a >= least) for a, t in zip(known, there, strict=True)]
+    inside = [torch.where(s, a, 0.0) for a, s in zip(y, support, strict=True)]
+    tau = (inside[0] + inside[1] + inside[2] - 1) / size.clamp(min=1)
+    return [torch.where(s, a - tau, 0.0) for a, s in zip(y, support, strict=True)]

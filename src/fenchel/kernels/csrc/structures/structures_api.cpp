@@ -140,4 +140,18 @@ FENCHEL_API int fenchel_tree_sums(int projective, const double* scores, const do
                                   const int64_t* sizes, double* value, double* marginals) {
   return fenchel::structure_kernels().tree_sums(projective, scores, direction, count, parts, layout,
                                                 sizes, value, marginals);
+FENCHEL_API int fenchel_alignment_smoothed(int omega, double gamma, const double* scores,
+                                           int64_t count, int64_t parts, const int64_t* layout,
+                                           const int64_t* sizes, double* values,
+                                           double* gradients) {
+  return fenchel::structure_kernels().alignment_smoothed(omega, gamma, scores, count, parts, layout,
+                                                         sizes, values, gradients);
+}
+
+FENCHEL_API int fenchel_alignment_product(int omega, double gamma, const double* scores,
+                                          const double* directions, int64_t count, int64_t parts,
+                                          const int64_t* layout, const int64_t* sizes,
+                                          double* out) {
+  return fenchel::structure_kernels().alignment_product(omega, gamma, scores, directions, count,
+                                                        parts, layout, sizes, out);
 }

@@ -2,6 +2,7 @@
 // result depends on nothing but the instance.
 #include "active_set.h"
 #include "alignment.h"
+#include "alignment_dp.h"
 #include "assignment.h"
 #include "k_subsets.h"
 #include "oracle.h"
@@ -104,6 +105,25 @@ const StructureKernels structure_kernels = {most_parts, best_parts, active_set, 
 const StructureKernels structure_kernels = {
     most_parts, best_parts, sequence_smoothed, sequence_product, sequence_sample, sequence_k_best};
 const StructureKernels structure_kernels = {most_parts, best_parts, tree_sums};
+int alignment_smoothed(int omega, double gamma, const double* scores, int64_t count, int64_t parts,
+                       const int64_t* layout, const int64_t* sizes, double* values,
+                       double* gradients) {
+  const Instances at{scores, count, parts, layout, sizes, 2};
+  return omega == kEntropy ? alignment_values<EntropyMax>(at, gamma, values, gradients)
+                           : alignment_values<SquaredMax>(at, gamma, values, gradients);
+}
+
+int alignment_product(int omega, double gamma, const double* scores, const double* directions,
+                      int64_t count, int64_t parts, const int64_t* layout, const int64_t* sizes,
+                      double* out) {
+  const Instances at{scores, count, parts, layout, sizes, 2};
+  return omega == kEntropy ? alignment_products<EntropyMax>(at, directions, gamma, out)
+                           : alignment_products<SquaredMax>(at, directions, gamma, out);
+}
+
+extern const StructureKernels structure_kernels;
+const StructureKernels structure_kernels = {most_parts, best_parts, alignment_smoothed,
+                                            alignment_product};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

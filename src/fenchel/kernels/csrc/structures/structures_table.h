@@ -21,6 +21,8 @@ struct Face {
 // Of SparseMAP: the gap is within the tolerance; it is not, and there were no iterations left; nor
 // could rounding errors be told from progress any more; no member has a finite score.
 enum FaceStatus : int { kSolved = 0, kMaxIter = 1, kStalled = 2, kInfeasible = 3 };
+// The smoothings of alignments, by the numbers that kernels/_native_alignment.py knows them by.
+enum AlignmentOmega : int { kEntropy = 0, kSquared = 1 };
 
 struct StructureKernels {
   int64_t (*most_parts)(int kind, const int64_t* layout);
@@ -55,6 +57,14 @@ struct StructureKernels {
   int (*tree_sums)(int projective, const double* scores, const double* direction, int64_t count,
                    int64_t parts, const int64_t* layout, const int64_t* sizes, double* value,
                    double* marginals);
+  // Smoothed maxima over alignments (count) and, unless null, expected alignments (count, parts).
+  int (*alignment_smoothed)(int omega, double gamma, const double* scores, int64_t count,
+                            int64_t parts, const int64_t* layout, const int64_t* sizes,
+                            double* values, double* gradients);
+  // Their Hessians times `directions` (count, parts).
+  int (*alignment_product)(int omega, double gamma, const double* scores, const double* directions,
+                           int64_t count, int64_t parts, const int64_t* layout,
+                           const int64_t* sizes, double* out);
 };
 
 }  // namespace fenchel
