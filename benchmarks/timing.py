@@ -15,18 +15,21 @@ import torch
 
 
 def interleave(
-    work: dict[str, Callable[[], object]], seconds: float = 1.0, least: int = 5
+    work: dict[str, Callable[[], object]],
+    seconds: float = 1.0,
+    least: int = 5,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Median seconds of each piece of work, run in turns until ``seconds`` are used up."""
+    """Median seconds by ``clock`` of each work, run in turns until ``seconds`` are used up."""
     for run in work.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in work}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(times.values()))) < least:
         for name, run in work.items():
-            start = time.perf_counter()
+            start = clock()
             run()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     return {name: statistics.median(values) for name, values in times.items()}
 
 

@@ -1,5 +1,6 @@
 """Forward maths on rows of scores: no autograd, no masks. See ``_dispatch`` for who runs what."""
 
+from fenchel.kernels._alignment import alignment_product, alignment_smoothed
 from fenchel.kernels._dispatch import (
     Backends,
     backends,
@@ -9,19 +10,35 @@ from fenchel.kernels._dispatch import (
     run_sparse,
     use_backend,
 )
+from fenchel.kernels._faces import Faces
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
-from fenchel.kernels._structures import best_parts
+from fenchel.kernels._sequence import (
+    sequence_k_best,
+    sequence_product,
+    sequence_sample,
+    sequence_smoothed,
+)
+from fenchel.kernels._structures import active_set, best_parts, face_product
 
 __all__ = [
     "Backends",
+    "Faces",
     "Lists",
+    "active_set",
+    "alignment_product",
+    "alignment_smoothed",
     "backends",
     "best_parts",
     "choose_backend",
+    "face_product",
     "join",
     "run",
     "run_groups",
     "run_sparse",
+    "sequence_k_best",
+    "sequence_product",
+    "sequence_sample",
+    "sequence_smoothed",
     "times_matrix",
     "transpose",
     "use_backend",

@@ -2,5 +2,13 @@
 
 from fenchel.solvers._fista import regularized_argmax
 from fenchel.solvers._solution import SimplexSolution
+from fenchel.solvers._sparse_distribution import SparseDistribution
+from fenchel.solvers._sparse_map import sparse_map, sparse_map_means
 
-__all__ = ["SimplexSolution", "regularized_argmax"]
+__all__ = [
+    "SimplexSolution",
+    "SparseDistribution",
+    "regularized_argmax",
+    "sparse_map",
+    "sparse_map_means",
+]

@@ -1,6 +1,27 @@
 """Structures: finite sets of 0/1 vectors, each with an oracle for the best of them."""
 
+from fenchel.structures._alignment import Alignment
+from fenchel.structures._assignment import Assignment
+from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._one_of import KSubsets, OneOf
+from fenchel.structures._sequence import Sequence, SequenceScores
 from fenchel.structures._structure import Structure
 
-__all__ = ["KSubsets", "OneOf", "Structure"]
+__all__ = ["Assignment", "KSubsets", "OneOf", "Structure"]
+__all__ = ["KSubsets", "OneOf", "Sequence", "SequenceScores", "Structure"]
+from fenchel.structures._sinkhorn import SinkhornSolution, sinkhorn, sinkhorn_solve
+from fenchel.structures._structure import Structure
+
+__all__ = [
+    "Alignment",
+    "Assignment",
+    "KSubsets",
+    "OneOf",
+    "SinkhornSolution",
+    "Structure",
+    "dtw",
+    "sinkhorn",
+    "sinkhorn_solve",
+    "soft_dtw",
+    "soft_dtw_divergence",
+]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_scores
+from fenchel.kernels.reference import k_subsets_log_partition
 from fenchel.structures._problem import Problem, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
@@ -84,6 +85,25 @@ class KSubsets(BuiltIn):
                 "is out of range or occurs twice."
             )
         return items
+
+    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        if omega not in self.smoothings:
+            raise FenchelError(self._no_smoothing(omega))
+        return gamma * k_subsets_log_partition(problem.scores / gamma, self.k, problem.sizes)
+
+    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        if omega not in self.smoothings:
+            raise FenchelError(self._no_smoothing(omega))
+        scores = problem.scores / gamma
+        if self.k == 1:
+            inside = torch.arange(scores.shape[1]) < problem.sizes
+            return torch.softmax(torch.where(inside, scores, -math.inf), 1)
+        graph = scores.requires_grad and torch.is_grad_enabled()
+        with torch.enable_grad():
+            scores = scores if graph else scores.detach().requires_grad_()
+            value = k_subsets_log_partition(scores, self.k, problem.sizes)
+            (means,) = torch.autograd.grad(value.sum(), scores, create_graph=graph)
+        return means
 
     def _native_kind(self, problem: Problem) -> str:
         return "k_subsets"

@@ -1,8 +1,17 @@
 // The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
 // result depends on nothing but the instance.
+#include "active_set.h"
+#include "alignment.h"
+#include "alignment_dp.h"
+#include "assignment.h"
 #include "k_subsets.h"
 #include "oracle.h"
+#include "sequence.h"
+#include "projective.h"
+#include "sequence_kernels.h"
 #include "structures_table.h"
+#include "tree.h"
+#include "tree_sums.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -16,6 +25,16 @@ struct OracleType {
 template <class Run>
 auto with_oracle(int kind, const Run& run) {
   switch (kind) {
+    case kSequence:
+      return run(OracleType<SequenceOracle>());
+    case kTree:
+      return run(OracleType<TreeOracle>());
+    case kProjectiveTree:
+      return run(OracleType<ProjectiveTreeOracle>());
+    case kAssignment:
+      return run(OracleType<AssignmentOracle>());
+    case kAlignment:
+      return run(OracleType<AlignmentOracle>());
     case kKSubsets:
     default:
       return run(OracleType<KSubsetsOracle>());
@@ -40,8 +59,71 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
   });
 }
 
+int active_set(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
+               const int64_t* layout, const int64_t* sizes, int64_t size_width, int64_t max_iter, double tol, int complete, double* means, double* gap, int64_t* iterations, int64_t* status,
+               Face* faces) {
+  const Instances at{scores, count, parts, layout, sizes, size_width};
+  return with_oracle(kind, [&](auto type) {
+    return for_instances(count, count * parts * 256, [&](int64_t i) {
+      ActiveSet<typename decltype(type)::type> solver(at.scores_of(i), parts, n_unary, layout,
+                                                      at.size_of(i));
+      const Outcome outcome = solver.solve(max_iter, tol, complete != 0);
+      gap[i] = outcome.gap;
+      iterations[i] = outcome.iterations;
+      status[i] = outcome.status;
+      std::fill(means + i * parts, means + (i + 1) * parts, 0.0);
+      solver.write_means(means + i * parts);
+      solver.keep(faces[i]);
+    });
+  });
+}
+
+int face_product(const int32_t* lists, const double* matrix, const double* x, double* out,
+                 int64_t count, int64_t parts, int64_t members, int64_t longest) {
+  return for_instances(count, count * members * (2 * longest + members), [&](int64_t i) {
+    const int32_t* const mine = lists + i * members * longest;
+    const double* const q = matrix + i * members * members;
+    const double* const from = x + i * parts;
+    double* const to = out + i * parts;
+    std::fill(to, to + parts, 0.0);
+    std::vector<double> moved(members, 0.0);
+    for (int64_t s = 0; s < members; ++s) {
+      double slope = 0;
+      const int32_t* const list = mine + s * longest;
+      for (int64_t j = 0; j < longest && list[j] >= 0; ++j) slope += from[list[j]];
+      for (int64_t k = 0; k < members; ++k) moved[k] += slope * q[s * members + k];
+    }
+    for (int64_t s = 0; s < members; ++s) {
+      const int32_t* const list = mine + s * longest;
+      for (int64_t j = 0; j < longest && list[j] >= 0; ++j) to[list[j]] += moved[s];
+    }
+  });
+}
+
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {most_parts, best_parts};
+const StructureKernels structure_kernels = {most_parts, best_parts, active_set, face_product};
+const StructureKernels structure_kernels = {
+    most_parts, best_parts, sequence_smoothed, sequence_product, sequence_sample, sequence_k_best};
+const StructureKernels structure_kernels = {most_parts, best_parts, tree_sums};
+int alignment_smoothed(int omega, double gamma, const double* scores, int64_t count, int64_t parts,
+                       const int64_t* layout, const int64_t* sizes, double* values,
+                       double* gradients) {
+  const Instances at{scores, count, parts, layout, sizes, 2};
+  return omega == kEntropy ? alignment_values<EntropyMax>(at, gamma, values, gradients)
+                           : alignment_values<SquaredMax>(at, gamma, values, gradients);
+}
+
+int alignment_product(int omega, double gamma, const double* scores, const double* directions,
+                      int64_t count, int64_t parts, const int64_t* layout, const int64_t* sizes,
+                      double* out) {
+  const Instances at{scores, count, parts, layout, sizes, 2};
+  return omega == kEntropy ? alignment_products<EntropyMax>(at, directions, gamma, out)
+                           : alignment_products<SquaredMax>(at, directions, gamma, out);
+}
+
+extern const StructureKernels structure_kernels;
+const StructureKernels structure_kernels = {most_parts, best_parts, alignment_smoothed,
+                                            alignment_product};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fenchel.kernels._faces import SOLVED
+
+
+@dataclass(frozen=True)
+class SparseDistribution:
+    r"""A few members of a structure with weights, for every instance of a batch.
+
+    The means are unique; the weights are one way to mix them, and other members could do as well.
+
+    Args:
+        means: the means of all parts, float64, differentiable in the scores.
+        structures: the members as lists of parts, int64, with -1 in the places that are left. A
+            part may occur more than once.
+        weights: their weights, float64, above 0 and of sum 1, with 0 in the places that are left;
+            differentiable in the scores, as long as no member enters or leaves.
+        gap: the Wolfe gap :math:`\max_y \langle \theta - \mu, y - \mu \rangle`, float64. The value
+            at these weights is below the maximum by at most that much.
+        iterations: int64, how many members entered after the first.
+        status: int64: 0 if the gap is within the tolerance, 1 if iterations ran out, 2 if rounding
+            errors kept it from getting there.
+    """
+
+    means: Tensor  # shape: (instances, parts)
+    structures: Tensor  # shape: (instances, members, longest)
+    weights: Tensor  # shape: (instances, members)
+    gap: Tensor  # shape: (instances)
+    iterations: Tensor  # shape: (instances)
+    status: Tensor  # shape: (instances)
+
+    @property
+    def converged(self) -> Tensor:
+        """bool, whether an instance's gap is within the tolerance; shape: (instances)."""
+        return self.status == SOLVED

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel import kernels
+from fenchel._checks import FenchelError
+from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED
+from fenchel.solvers._active_set import active_set
+from fenchel.solvers._arguments import check_max_iter, check_tol
+from fenchel.solvers._sparse_distribution import SparseDistribution
+from fenchel.structures._problem import Problem
+from fenchel.structures._structure import Structure
+
+_NAME = "SparseMAP"
+MAX_ITERATIONS = 10_000
+TOLERANCE = 1e-12
+
+
+def sparse_map(
+    structure: Structure,
+    problem: Problem,
+    *,
+    max_iter: int = MAX_ITERATIONS,
+    tol: float = TOLERANCE,
+) -> SparseDistribution:
+    r"""The sparse distribution over a structure's members that SparseMAP finds.
+
+    .. math:: \max_{p \in \triangle} \langle \theta, A p \rangle - \tfrac12 \|M p\|^2
+
+    where the columns of :math:`A` are the members' counts of all parts, and those of :math:`M` of
+    the unary parts, ``problem.n_unary`` of them. It is solved by the active-set method, which asks
+    the structure for nothing but its best member: exact, and finite. Each instance is solved by
+    itself, in float64.
+
+    Args:
+        structure: whose members.
+        problem: the instances, as the structure made them.
+        max_iter: the most members that may enter in an instance; a warning says when more would be
+            needed.
+        tol: the gap at which an instance is done, relative to 1 plus the size of the members'
+            scores.
+
+    Returns:
+        A :class:`SparseDistribution`, means and weights with a graph.
+
+    References:
+        Niculae, Martins, Blondel & Cardie. SparseMAP: Differentiable Sparse Structured Inference.
+        ICML 2018.
+        Wolfe. Finding the Nearest Point in a Polytope. Mathematical Programming 1976.
+    """
+    faces = _solve(structure, problem, max_iter, tol)
+    used = faces.weights > 0  # what comes after them is there for the derivative
+    most = int(used.sum(1).amax()) if len(used) else 0
+    return SparseDistribution(
+        means=_with_graph(problem.scores, faces),
+        structures=torch.where(used.unsqueeze(-1), faces.lists, -1)[:, :most].long(),
+        weights=torch.where(used, _weights(problem.scores, faces), 0.0)[:, :most],
+        gap=faces.gap,
+        iterations=faces.iterations,
+        status=faces.status,
+    )
+
+
+def sparse_map_means(
+    structure: Structure,
+    problem: Problem,
+    *,
+    max_iter: int = MAX_ITERATIONS,
+    tol: float = TOLERANCE,
+) -> Tensor:
+    """The means of :func:`sparse_map` alone, (instances, parts), differentiable in the scores.
+
+    The derivative is that of the face on which the solution lies, ``A Q A'``: 0 for a part that no
+    member there uses. At a kink, where faces meet, it is that of one of them.
+    """
+    return _with_graph(problem.scores, _solve(structure, problem, max_iter, tol))
+
+
+def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) -> kernels.Faces:
+    max_iter, tol = check_max_iter(_NAME, max_iter), check_tol(_NAME, tol)
+    scores = problem.scores.detach()
+    complete = _needs_graph(problem.scores)
+    kind = structure._native_kind(problem)
+    faces = None
+    if kind is not None:
+        faces = kernels.active_set(
+            kind,
+            scores,
+            problem.n_unary,
+            problem.layout,
+            problem.sizes,
+            max_iter,
+            tol,
+            complete,
+        )
+    if faces is None:
+
+        def best(rows: Tensor, slopes: Tensor) -> Tensor:
+            asked = dataclasses.replace(problem, scores=slopes, sizes=problem.sizes[rows])
+            return structure._best_parts(asked, slopes)
+
+        faces = active_set(best, scores, problem.n_unary, max_iter, tol, complete)
+    if bool((faces.status != SOLVED).any()):
+        _refuse_infeasible(structure, faces)
+        _warn_if_stopped(faces, max_iter)
+    return faces
+
+
+def _refuse_infeasible(structure: Structure, faces: kernels.Faces) -> None:
+    wrong = faces.status == INFEASIBLE
+    if bool(wrong.any()):
+        raise FenchelError(
+            f"{type(structure).__name__}: instance {int(wrong.long().argmax())} of the batch has "
+            "no structure with a finite score; too much is masked."
+        )
+
+
+def _warn_if_stopped(faces: kernels.Faces, max_iter: int) -> None:
+    stopped = faces.status != SOLVED
+    largest = float(faces.gap[stopped].amax())
+    what = f"{int(stopped.sum())} of {stopped.numel()} instances"
+    if bool((faces.status == MAX_ITER).any()):
+        message = (
+            f"{_NAME}: {what} did not converge in {max_iter} iterations (the largest gap is "
+            f"{largest:.1e}); raise `max_iter` or `tol`."
+        )
+    else:
+        message = (
+            f"{_NAME}: {what} came no closer than a gap of {largest:.1e}; raise `tol`, or see "
+            "whether `argmax` returns the best structure for every scores."
+        )
+    warnings.warn(message, stacklevel=4)
+
+
+def _needs_graph(scores: Tensor) -> bool:
+    return torch.is_grad_enabled() and scores.requires_grad
+
+
+def _with_graph(scores: Tensor, faces: kernels.Faces) -> Tensor:
+    if not _needs_graph(scores):
+        return faces.means
+    means: Tensor = _Means.apply(scores, faces.means, faces.lists, faces.matrix)
+    return means
+
+
+def _weights(scores: Tensor, faces: kernels.Faces) -> Tensor:
+    if not _needs_graph(scores):
+        return faces.weights
+    inside = (faces.lists >= 0).flatten(1)
+    taken = scores.gather(1, faces.lists.long().clamp(min=0).flatten(1))
+    values = torch.where(inside, taken, 0.0).reshape(faces.lists.shape).sum(-1)
+    moved = faces.matrix @ (values - values.detach()).unsqueeze(-1)  # 0, with a derivative
+    return faces.weights + moved.squeeze(-1)
+
+
+class _Means(torch.autograd.Function):
+    """Means that are already known, with the derivative on their face."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, means: Tensor, lists: Tensor, matrix: Tensor) -> Tensor:
+        ctx.save_for_backward(lists, matrix)
+        return means.view_as(means)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _FaceProduct.apply(grad, *ctx.saved_tensors), None, None, None
+
+
+class _FaceProduct(torch.autograd.Function):
+    """A Q A' x, which is linear and symmetric: its own derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lists: Tensor, matrix: Tensor) -> Tensor:
+        ctx.save_for_backward(lists, matrix)
+        return kernels.face_product(lists, matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _FaceProduct.apply(grad, *ctx.saved_tensors), None, None

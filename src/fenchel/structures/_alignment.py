@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_number
+from fenchel.kernels import reference
+from fenchel.structures._alignment_smoothed import SmoothedArgmax, SmoothedMax
+from fenchel.structures._matrix import all_finite, inside_cells, matrix_problem
+from fenchel.structures._problem import Problem
+from fenchel.structures._structure import BuiltIn
+
+_STEPS = ((1, 1), (1, 0), (0, 1))
+
+
+class Alignment(BuiltIn):
+    r"""Monotonic alignments of two sequences: the paths of dynamic time warping.
+
+    A path goes from cell :math:`(1, 1)` to cell :math:`(m, n)` by steps :math:`(1, 0)`,
+    :math:`(0, 1)` and :math:`(1, 1)`; its score is the sum of the scores of all its cells, both
+    corners included. There are Delannoy(m-1, n-1) of them. The best one is DTW, and the maximum
+    smoothed by an entropy is soft-DTW (:func:`fenchel.dtw` and :func:`fenchel.soft_dtw` take
+    costs instead of scores). At every cell but the first the maximum over the cells before it is
+    smoothed; with ``"l2"`` a cell with one cell before it thus has :math:`-\gamma/2`.
+
+    Scores are (*batch, m, n), higher is better, and so are means; ``-inf`` is a cell that no path
+    may use. ``lengths`` (*batch, 2) holds the rows and columns of each instance. A target is a path
+    as (row, column) pairs, integers (*batch, longest, 2), filled up with -1; or a matrix of 0s and
+    1s in the shape of the scores, boolean or of a floating dtype, such as ``argmax`` gives.
+
+    Args:
+        band: how far, in cells along the shorter side, a path may be from the straight line
+            between the corners (Sakoe and Chiba's band, along the slope of each instance); None
+            for any path. In 0-based cells, :math:`|j - i \frac{n-1}{m-1}| \le` ``band`` if
+            :math:`n \le m`, and the same with the sides exchanged otherwise. From 1/2 on there is
+            a path for any m and n; 0 leaves the diagonal of a square.
+
+    Example:
+        >>> scores = torch.tensor([[3.0, 0.0, 0.0], [2.0, 0.0, 1.0]])
+        >>> Alignment().argmax(scores)
+        tensor([[1., 0., 0.],
+                [1., 1., 1.]])
+
+    References:
+        Sakoe & Chiba. Dynamic Programming Algorithm Optimization for Spoken Word Recognition. 1978.
+        Cuturi & Blondel. Soft-DTW: a Differentiable Loss Function for Time-Series. ICML 2017.
+        Mensch & Blondel. Differentiable Dynamic Programming for Structured Prediction and
+        Attention. ICML 2018.
+    """
+
+    event_dim = 2
+    smoothings = ("entropy", "l2")
+
+    def __init__(self, band: float | None = None) -> None:
+        self.band = band
+        if band is not None:
+            check_number("Alignment", "band", band, 0.0, "(cells beside the line, None for any)")
+
+    def __repr__(self) -> str:
+        return "Alignment()" if self.band is None else f"Alignment(band={self.band})"
+
+    def enumerate(self, m: int, n: int) -> Iterator[tuple[int, ...]]:
+        """All members as lists of parts (row * n + column), for ``m`` rows and ``n`` columns."""
+        inside = torch.ones(m, n, dtype=torch.bool)
+        if self.band is not None:
+            inside = _band(torch.tensor([[m, n]]), m, n, self.band)[0]
+        allowed = inside.tolist()
+
+        def onward(i: int, j: int) -> Iterator[tuple[int, ...]]:
+            if not allowed[i][j]:
+                return
+            if (i, j) == (m - 1, n - 1):
+                yield (i * n + j,)
+            for di, dj in _STEPS:
+                if i + di < m and j + dj < n:
+                    for rest in onward(i + di, j + dj):
+                        yield (i * n + j, *rest)
+
+        return onward(0, 0)
+
+    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+        problem = matrix_problem(name, scores, lengths, mask)
+        if self.band is not None:
+            m, n = problem.layout
+            near = _band(problem.sizes, m, n, self.band)
+            out = (inside_cells(problem.sizes, m, n) & ~near).flatten(1)
+            problem = dataclasses.replace(
+                problem, scores=problem.scores.masked_fill(out, -math.inf)
+            )
+        if not all_finite(problem.scores):
+            self._best_parts(problem, problem.scores)  # raises if there is no path
+        return problem
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        m, n = problem.layout
+        batch = tuple(problem.batch_shape)
+        shape = tuple(target.shape) if isinstance(target, Tensor) else None
+        if isinstance(target, Tensor) and (target.is_floating_point() or target.dtype == torch.bool):
+            if shape != (*batch, m, n):
+                raise FenchelError(_expected(name, batch, m, n, str(shape)))
+            values = target.detach().to("cpu", torch.float64).reshape(-1, m * n)
+            if not bool(((values == 0) | (values == 1)).all()):
+                raise FenchelError(f"{name}: expected 0s and 1s in `target`, but got other values.")
+            cells = [row.nonzero().squeeze(1) for row in values]
+            parts = torch.nn.utils.rnn.pad_sequence(
+                [*cells, torch.zeros(m + n - 1, dtype=torch.int64)], True, -1
+            )[:-1]
+            pairs = torch.stack([parts.div(n, rounding_mode="floor"), parts % n], -1)
+            pairs = torch.where((parts < 0).unsqueeze(-1), -1, pairs)
+        else:
+            if shape is None or shape[:-2] != batch or len(shape) < 2 or shape[-1] != 2:
+                got = type(target).__name__ if shape is None else str(shape)
+                raise FenchelError(_expected(name, batch, m, n, got))
+            pairs = target.detach().long().cpu().reshape(math.prod(batch), shape[-2], 2)
+        bad = ~_are_paths(pairs, problem.sizes)
+        if bool(bad.any()):
+            row = int(bad.long().argmax())
+            height, width = problem.sizes[row].tolist()
+            raise FenchelError(
+                f"{name}: expected a path from (0, 0) to ({height - 1}, {width - 1}) by steps "
+                f"(1, 0), (0, 1) and (1, 1) in `target`, filled up with -1, but instance {row} of "
+                "the batch is none."
+            )
+        return torch.where(pairs[..., 0] < 0, -1, pairs[..., 0] * n + pairs[..., 1])
+
+    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        values: Tensor = SmoothedMax.apply(
+            problem.scores, problem.layout, problem.sizes, omega, gamma
+        )
+        return values
+
+    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        means: Tensor = SmoothedArgmax.apply(
+            problem.scores, problem.layout, problem.sizes, omega, gamma
+        )
+        return means
+
+    def _check_smoothing(self, omega: str) -> None:
+        if omega not in self.smoothings:
+            raise FenchelError(self._no_smoothing(omega))
+
+    def _sample(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        """Paths (n, instances, longest) from the Gibbs distribution of their scores."""
+        return reference.alignment_samples(
+            problem.scores.detach(), problem.layout, problem.sizes, n, temperature, generator
+        )
+
+    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+        """The k best paths (instances, k, longest), and their scores (-inf if there are fewer)."""
+        return reference.alignment_k_best(
+            problem.scores.detach(), problem.layout, problem.sizes, k
+        )
+
+    def _native_kind(self, problem: Problem) -> str:
+        return "alignment"
+
+    def _infeasible(self, row: int) -> str:
+        remedy = "mask fewer cells"
+        if self.band is not None:
+            remedy += f" or widen the band of {self.band} (from 0.5 on it always holds a path)"
+        return (
+            "Alignment: expected a path of finite scores from corner to corner, but instance "
+            f"{row} of the batch has none; {remedy}."
+        )
+
+
+def _band(sizes: Tensor, m: int, n: int, band: float) -> Tensor:
+    """Which cells are near the line between the corners, boolean (instances, m, n)."""
+    rows, columns = (sizes - 1).reshape(-1, 2, 1, 1).unbind(1)
+    i, j = torch.arange(m).unsqueeze(1), torch.arange(n)
+    # Whole numbers, so that cells on the edge are in; a single row or column is the line itself.
+    return (j * rows - i * columns).abs() <= band * torch.maximum(rows, columns)
+
+
+def _are_paths(pairs: Tensor, sizes: Tensor) -> Tensor:
+    """Which lists of cells (instances, longest, 2) are paths of their instances."""
+    if pairs.shape[1] == 0:
+        return torch.zeros(len(pairs), dtype=torch.bool)
+    there = (pairs >= 0).all(-1)
+    length = there.sum(1)
+    good = (there | (pairs == -1).all(-1)).all(1) & (length > 0)
+    good &= (there[:, 1:] <= there[:, :-1]).all(1)  # -1 only at the end
+    last = pairs[torch.arange(len(pairs)), (length - 1).clamp(min=0)]
+    good &= (pairs[:, 0] == 0).all(1) & (last == sizes - 1).all(1)
+    steps = pairs[:, 1:] - pairs[:, :-1]
+    step = (steps >= 0).all(-1) & (steps <= 1).all(-1) & (steps.sum(-1) > 0)
+    return good & (step | ~there[:, 1:]).all(1)
+
+
+def _expected(name: str, batch: tuple[int, ...], m: int, n: int, got: str) -> str:
+    cells = ", ".join([*map(str, batch), "longest", "2"])
+    return (
+        f"{name}: expected `target` as (row, column) pairs, an integer tensor of shape ({cells}), "
+        f"or as 0s and 1s, boolean or floating, of shape {(*batch, m, n)}, but got {got}."
+    )

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+from fenchel.structures._matrix import all_finite, matrix_problem
+from fenchel.structures._problem import Problem
+from fenchel.structures._structure import BuiltIn
+
+
+class Assignment(BuiltIn):
+    r"""One-to-one assignments of rows to columns; the corners of the Birkhoff polytope if square.
+
+    .. math:: \mathcal Y = \{Y \in \{0, 1\}^{n \times m} : Y 1 = 1,\ Y^\top 1 \le 1\}
+        \quad (n \le m)
+
+    and the transpose of that if :math:`n > m`: every row of the shorter side is used exactly once,
+    and every one of the longer side at most once. The best one is found along shortest augmenting
+    paths, :math:`O(n^2 m)`. ``-inf`` is a pair that must not be used.
+
+    Scores are (*batch, n, m) and so are means; ``lengths`` (*batch, 2) holds the rows and columns
+    of each instance. A target is the column of each row, (*batch, n), -1 for a row without one
+    (rows that are left over if there are more of them than columns, and padding).
+
+    To sum over all assignments is to compute a permanent, which is #P-hard: there is no
+    log-partition here. :class:`fenchel.SparseMAP` needs only the best assignment, and
+    :func:`fenchel.sinkhorn` replaces the entropy of assignments by that of the pairs.
+
+    Example:
+        >>> scores = torch.tensor([[4.0, 5.0, 0.0], [3.0, 5.5, 0.0]])
+        >>> Assignment().argmax(scores)
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+
+    References:
+        Jonker & Volgenant. A Shortest Augmenting Path Algorithm for Dense and Sparse Linear
+        Assignment Problems. Computing 1987.
+        Crouse. On Implementing 2D Rectangular Assignment Algorithms. IEEE TAES 2016.
+    """
+
+    event_dim = 2
+
+    def enumerate(self, n: int, m: int) -> Iterator[tuple[int, ...]]:
+        """All members as lists of parts (row * m + column), for ``n`` rows and ``m`` columns."""
+        if n <= m:
+            for columns in itertools.permutations(range(m), n):
+                yield tuple(i * m + j for i, j in zip(range(n), columns, strict=True))
+        else:
+            for rows in itertools.permutations(range(n), m):
+                yield tuple(sorted(i * m + j for j, i in zip(range(m), rows, strict=True)))
+
+    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+        problem = matrix_problem(name, scores, lengths, mask)
+        if not all_finite(problem.scores):
+            self._best_parts(problem, problem.scores)  # raises if a matching is impossible
+        return problem
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        n, m = problem.layout
+        shape = (*problem.batch_shape, n)
+        fits = isinstance(target, Tensor) and not target.is_floating_point()
+        if not fits or target.dtype == torch.bool or target.shape != shape:
+            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            raise FenchelError(
+                f"{name}: expected `target` to hold the column of each row, an integer tensor of "
+                f"shape {shape}, but got {got}."
+            )
+        columns = target.detach().long().cpu().reshape(-1, n)
+        rows = torch.arange(n)
+        there = rows < problem.sizes[:, :1]
+        used = there & (columns >= 0)
+        wrong = used & (columns >= problem.sizes[:, 1:])
+        wrong |= there & (columns < -1)
+        places = torch.where(used & ~wrong, columns, m)
+        times = torch.zeros(len(columns), m + 1, dtype=torch.int64)
+        times = times.scatter_add(1, places, torch.ones_like(places))[:, :m]
+        bad = wrong.any(1) | (times > 1).any(1) | (used.sum(1) != problem.sizes.amin(1))
+        if bool(bad.any()):
+            row = int(bad.long().argmax())
+            height, width = problem.sizes[row].tolist()
+            raise FenchelError(
+                f"{name}: expected an assignment in `target`: {min(height, width)} of the "
+                f"{height} rows with a column of their own below {width}, the other rows with -1; "
+                f"but instance {row} of the batch has {columns[row, :height].tolist()}."
+            )
+        return torch.where(used, rows * m + columns, -1)
+
+    def _native_kind(self, problem: Problem) -> str:
+        return "assignment"
+
+    def _infeasible(self, row: int) -> str:
+        return (
+            f"Assignment: expected a finite score for every row of the shorter side in some "
+            f"one-to-one assignment, but instance {row} of the batch has none; mask fewer pairs."
+        )
+
+    def _no_smoothing(self, omega: str) -> str:
+        return (
+            "Assignment: summing over all assignments is #P-hard (it is a permanent), so there is "
+            f"no smoothing {omega!r}; use SparseMAP, which needs only the best assignment, or "
+            "`sinkhorn` for an entropic relaxation."
+        )

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fenchel import kernels
+from fenchel._checks import FenchelError, check_int, check_scores
+from fenchel.kernels.reference import sequence_parts
+from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._sequence_smoothing import smoothed_argmax, smoothed_max
+from fenchel.structures._sizes import check_sizes
+from fenchel.structures._structure import BuiltIn, masked
+
+_KINDS = {None: 0, "shared": 1, "each": 2}
+
+
+class SequenceScores(NamedTuple):
+    """Scores of a chain's parts, and the form of their means.
+
+    Attributes:
+        emissions: (*batch, T, K), a score for each tag at each position.
+        transitions: indexed [from, to]: (K, K), shared by all positions and instances;
+            (*batch, K, K), shared by the positions of an instance; or (*batch, T-1, K, K).
+        start: (K,) or (*batch, K), added for the first tag.
+        end: (K,) or (*batch, K), added for the last tag.
+
+    In means, what was shared is there for each instance: (*batch, K, K), the expected number of
+    times a transition is used, and (*batch, K).
+    """
+
+    emissions: Tensor
+    transitions: Tensor | None = None
+    start: Tensor | None = None
+    end: Tensor | None = None
+
+
+class Sequence(BuiltIn):
+    r"""Sequences of tags with scores for neighbours: a linear chain.
+
+    .. math:: \langle \theta, y \rangle = s_{y_1} + \sum_{t=1}^T e_{t, y_t}
+              + \sum_{t=1}^{T-1} a_{y_t, y_{t+1}} + f_{y_T}
+
+    Scores are the emissions :math:`e` alone, (*batch, T, K), or a :class:`SequenceScores` with
+    transitions :math:`a` (shared, or for each position), start :math:`s` and end :math:`f`; means
+    have the same form. ``lengths`` (*batch) says how long each sequence is: what is behind it is
+    ignored, and ``end`` counts at the last valid position. ``mask`` is for emissions; ``-inf``
+    forbids a tag or a transition. A target is tag indices (*batch, T), anything behind the length.
+
+    Args:
+        n_tags: how many tags there are, K.
+
+    Example:
+        >>> emissions = torch.tensor([[1.0, 0.0], [0.4, 0.6], [1.0, 0.0]])
+        >>> Sequence(2).argmax(emissions)
+        tensor([[1., 0.],
+                [0., 1.],
+                [1., 0.]])
+        >>> stay = torch.tensor([[0.5, 0.0], [0.0, 0.5]])
+        >>> Sequence(2).argmax(SequenceScores(emissions, stay)).transitions
+        tensor([[2., 0.],
+                [0., 0.]])
+    """
+
+    event_dim = 2
+    smoothings = ("entropy", "l2")
+
+    def __init__(self, n_tags: int) -> None:
+        self.n_tags = check_int("Sequence", "n_tags", n_tags)
+        if self.n_tags < 1:
+            raise FenchelError(f"Sequence: `n_tags` must be at least 1; got {n_tags}.")
+
+    def enumerate(
+        self,
+        positions: int,
+        transitions: str | None = None,
+        start: bool = False,
+        end: bool = False,
+        length: int | None = None,
+    ) -> Iterator[tuple[int, ...]]:
+        """All members as lists of parts.
+
+        Args:
+            positions: T.
+            transitions: None, ``"shared"`` or ``"each"``.
+            start: whether there are scores for the first tag.
+            end: whether there are scores for the last tag.
+            length: how many of the positions are there; all, if None.
+        """
+        k, length = self.n_tags, positions if length is None else length
+        squares = {None: 0, "shared": 1, "each": positions - 1}[transitions]
+        behind = positions * k + squares * k * k
+        for tags in itertools.product(range(k), repeat=length):
+            parts = [t * k + tag for t, tag in enumerate(tags)]
+            if transitions is not None:
+                for t in range(length - 1):
+                    square = t if transitions == "each" else 0
+                    parts.append(positions * k + square * k * k + tags[t] * k + tags[t + 1])
+            if start:
+                parts.append(behind + tags[0])
+            if end:
+                parts.append(behind + start * k + tags[-1])
+            yield tuple(parts)
+
+    def __repr__(self) -> str:
+        return f"Sequence({self.n_tags})"
+
+    # ------------------------------------------------------------------ what solvers call
+
+    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+        blocks = scores if isinstance(scores, SequenceScores) else SequenceScores(scores)
+        batch_shape, positions = self._check_emissions(name, blocks.emissions)
+        count, k = math.prod(batch_shape), self.n_tags
+        sizes = check_sizes(name, lengths, batch_shape, (positions,))
+        inside = torch.arange(positions) < sizes
+        emissions = to_flat(masked(name, blocks.emissions, mask)).reshape(count, positions, k)
+        flat = [torch.where(inside[:, :, None], emissions, 0.0).reshape(count, positions * k)]
+        kind = self._transitions_kind(name, blocks.transitions, batch_shape, positions)
+        if blocks.transitions is not None and kind == _KINDS["each"]:
+            squares = to_flat(blocks.transitions).reshape(count, positions - 1, k, k)
+            squares = torch.where(inside[:, 1:, None, None], squares, 0.0)
+            flat.append(squares.reshape(count, (positions - 1) * k * k))
+        elif blocks.transitions is not None:
+            square = to_flat(blocks.transitions).expand(*batch_shape, k, k)
+            flat.append(square.reshape(count, k * k))
+        for label, ends in (("start", blocks.start), ("end", blocks.end)):
+            if ends is not None:
+                self._check_block(name, label, ends, [(k,), (*batch_shape, k)])
+                flat.append(to_flat(ends).expand(*batch_shape, k).reshape(count, k))
+        joined = torch.cat(flat, 1) if len(flat) > 1 else flat[0]
+        check_values(name, joined)
+        layout = (positions, k, kind, int(blocks.start is not None), int(blocks.end is not None))
+
+        def restore(means: Tensor) -> Any:
+            if scores is not blocks:
+                return means.reshape(blocks.emissions.shape)
+            return _unflatten(means, batch_shape, layout)
+
+        return Problem(
+            scores=joined,
+            n_unary=positions * k,
+            sizes=sizes,
+            layout=layout,
+            batch_shape=batch_shape,
+            dtype=blocks.emissions.dtype,
+            device=blocks.emissions.device,
+            restore=restore,
+        )
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        positions = problem.layout[0]
+        shape = (*problem.batch_shape, positions)
+        fits = isinstance(target, Tensor) and tuple(target.shape) == shape
+        if not fits or target.dtype.is_floating_point or target.dtype == torch.bool:
+            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            kind = f" of {target.dtype}" if isinstance(target, Tensor) else ""
+            raise FenchelError(
+                f"{name}: expected `target` to hold tag indices, an integer tensor of shape "
+                f"{shape}, but got {got}{kind}."
+            )
+        tags = target.detach().long().cpu().reshape(problem.scores.shape[0], positions)
+        tags = torch.where(torch.arange(positions) < problem.sizes, tags, 0)
+        if bool((tags < 0).any() | (tags >= self.n_tags).any()):
+            raise FenchelError(
+                f"{name}: expected tags from 0 to {self.n_tags - 1} in `target`, but one is out of "
+                "range; only positions behind the length may hold anything."
+            )
+        return sequence_parts(tags, problem.layout, problem.sizes)
+
+    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        scores = problem.scores / gamma
+        value = smoothed_max(scores, omega, problem.layout, problem.sizes)
+        self._check_feasible(value == -math.inf)
+        return value * gamma
+
+    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        scores = problem.scores / gamma
+        means, value = smoothed_argmax(scores, omega, problem.layout, problem.sizes)
+        self._check_feasible(value == -math.inf)
+        return means
+
+    def _sample(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        """Random sequences, p(y) ~ exp(score / temperature): parts (n, instances, longest)."""
+        shape = (n, problem.scores.shape[0], problem.layout[0])
+        device = "cpu" if generator is None else generator.device
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device).cpu()
+        scores = problem.scores.detach() / temperature
+        parts = kernels.sequence_sample(scores, problem.layout, problem.sizes, uniform)
+        self._check_feasible((parts[:, :, :1] == -2).any(0).squeeze(-1))
+        return parts
+
+    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+        """The k best: parts (instances, k, longest), scores (instances, k), -inf for none."""
+        parts, values = kernels.sequence_k_best(problem.scores, problem.layout, problem.sizes, k)
+        self._check_feasible(values[:, 0] == -math.inf)
+        return parts, values
+
+    def _native_kind(self, problem: Problem) -> str:
+        return "sequence"
+
+    # ------------------------------------------------------------------ checks
+
+    def _check_smoothing(self, omega: str) -> None:
+        if omega not in self.smoothings:
+            raise FenchelError(self._no_smoothing(omega))
+
+    def _check_feasible(self, none: Tensor) -> None:
+        if bool(none.any()):
+            raise FenchelError(self._infeasible(int(none.long().argmax())))
+
+    def _check_emissions(self, name: str, emissions: Any) -> tuple[torch.Size, int]:
+        if isinstance(emissions, tuple | list):
+            raise FenchelError(
+                f"{name}: expected emissions (a tensor) or a SequenceScores, but got "
+                f"{type(emissions).__name__}; write SequenceScores(emissions, transitions, ...)."
+            )
+        check_scores(name, emissions, -1)
+        shape = tuple(emissions.shape)
+        if len(shape) < 2 or shape[-1] != self.n_tags or shape[-2] < 1:
+            raise FenchelError(
+                f"{name}: expected emissions of shape (*batch, T, {self.n_tags}) with T at least 1,"
+                f" for {self!r}, but got {shape}."
+            )
+        return emissions.shape[:-2], shape[-2]
+
+    def _transitions_kind(
+        self, name: str, transitions: Any, batch_shape: torch.Size, positions: int
+    ) -> int:
+        if transitions is None:
+            return _KINDS[None]
+        k = self.n_tags
+        each = (*batch_shape, positions - 1, k, k)
+        self._check_block(name, "transitions", transitions, [(k, k), (*batch_shape, k, k), each])
+        return _KINDS["each" if transitions.dim() == len(each) else "shared"]
+
+    @staticmethod
+    def _check_block(name: str, label: str, block: Any, shapes: list[tuple[int, ...]]) -> None:
+        fits = isinstance(block, Tensor) and block.is_floating_point()
+        if not fits or tuple(block.shape) not in shapes:
+            got = tuple(block.shape) if isinstance(block, Tensor) else type(block).__name__
+            kind = f" of {block.dtype}" if isinstance(block, Tensor) else ""
+            raise FenchelError(
+                f"{name}: expected `{label}` to be a floating tensor of shape "
+                f"{' or '.join(str(shape) for shape in dict.fromkeys(shapes))}, but got "
+                f"{got}{kind}."
+            )
+
+
+def _unflatten(means: Tensor, batch: torch.Size, layout: tuple[int, ...]) -> SequenceScores:
+    """Flat means (instances, parts) in the form of the scores."""
+    positions, k, kind, has_start, has_end = layout
+    squares = (0, 1, positions - 1)[kind]
+    sizes = [positions * k, squares * k * k, has_start * k, has_end * k]
+    emissions, transitions, start, end = means.split(sizes, 1)
+    square = (positions - 1, k, k) if kind == _KINDS["each"] else (k, k)
+    return SequenceScores(
+        emissions.reshape(*batch, positions, k),
+        transitions.reshape(*batch, *square) if kind != _KINDS[None] else None,
+        start.reshape(*batch, k) if has_start else None,
+        end.reshape(*batch, k) if has_end else None,
+    )
