@@ -11,6 +11,11 @@ from fenchel.kernels._dispatch import (
 )
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
 from fenchel.kernels._structures import best_parts
+from fenchel.kernels._trees import (
+    tree_log_partition,
+    tree_log_partition_ops,
+    tree_marginals,
+)
 
 __all__ = [
     "Backends",
@@ -24,5 +29,8 @@ __all__ = [
     "run_sparse",
     "times_matrix",
     "transpose",
+    "tree_log_partition",
+    "tree_log_partition_ops",
+    "tree_marginals",
     "use_backend",
 ]

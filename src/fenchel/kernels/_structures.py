@@ -11,6 +11,8 @@ from fenchel.kernels._dispatch import choose_backend
 
 _ORACLES: dict[str, Callable[[Tensor, tuple[int, ...], Tensor], Tensor]] = {
     "k_subsets": reference.k_subsets_best_parts,
+    "projective_tree": reference.projective_tree_best_parts,
+    "tree": reference.tree_best_parts,
 }
 
 

@@ -11,9 +11,14 @@ from fenchel.kernels.reference._groups import fusedmax, oscarmax
 from fenchel.kernels.reference._k_subsets import k_subsets_best_parts
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
+from fenchel.kernels.reference._projective_tree import (
+    projective_tree_best_parts,
+    projective_tree_log_partition,
+)
 from fenchel.kernels.reference._renyimax import renyimax
 from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
+from fenchel.kernels.reference._tree import tree_best_parts, tree_log_partition
 
 __all__ = [
     "budget",
@@ -22,10 +27,14 @@ __all__ = [
     "k_subsets_best_parts",
     "normmax",
     "oscarmax",
+    "projective_tree_best_parts",
+    "projective_tree_log_partition",
     "renyimax",
     "rows_of",
     "sparse_entmax",
     "sq_pnorm_max",
     "times_matrix",
     "transpose",
+    "tree_best_parts",
+    "tree_log_partition",
 ]
