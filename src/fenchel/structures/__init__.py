@@ -3,6 +3,7 @@
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._assignment import Assignment
 from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
+from fenchel.structures._dependency_tree import DependencyTree
 from fenchel.structures._one_of import KSubsets, OneOf
 from fenchel.structures._sequence import Sequence, SequenceScores
 from fenchel.structures._structure import Structure
@@ -25,3 +26,4 @@ __all__ = [
     "soft_dtw",
     "soft_dtw_divergence",
 ]
+__all__ = ["DependencyTree", "KSubsets", "OneOf", "Structure"]
