@@ -81,7 +81,9 @@ def test_ties_are_broken_alike(layout, rng):
 def each_position(scores, layout):
     """The same chain with its transitions written out for each position."""
     positions, k = layout[:2]
-    emissions, square, ends = scores.split([positions * k, k * k, scores.shape[1] - positions * k - k * k], 1)
+    emissions, square, ends = scores.split(
+        [positions * k, k * k, scores.shape[1] - positions * k - k * k], 1
+    )
     return torch.cat([emissions, square.repeat(1, positions - 1), ends], 1)
 
 
@@ -122,7 +124,9 @@ def test_what_underflows_is_not_lost(rng):
     scores[0, 1] = -900.0  # the second tag, first position
     scores[0, 6] = scores[0, 8] = -math.inf  # nothing goes on to the first tag
     scores[0, 7] = -math.inf  # and only the second goes on to the second
-    value, means = kernels.sequence_smoothed("entropy", scores, (3, 2, 1, 0, 0), torch.tensor([[3]]))
+    value, means = kernels.sequence_smoothed(
+        "entropy", scores, (3, 2, 1, 0, 0), torch.tensor([[3]])
+    )
     assert float(value) == -900.0
     assert means[0].tolist() == [0, 1, 0, 1, 0, 1, 0, 0, 0, 2]
     agrees_with_scores(scores, (3, 2, 1, 0, 0), torch.tensor([[3]]), rng)

@@ -82,9 +82,13 @@ def test_counts_and_many_items(rng):
     problem = KSubsets(7)._problem("test", torch.zeros(2, 300, dtype=torch.float64))
     count = KSubsets(7)._smoothed_max(problem, "entropy", 1.0)
     expected = math.log(math.comb(300, 7))
-    torch.testing.assert_close(count, torch.full((2,), expected, dtype=torch.float64), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        count, torch.full((2,), expected, dtype=torch.float64), rtol=1e-12, atol=0
+    )
     means = KSubsets(7)._smoothed_argmax(problem, "entropy", 1.0)
-    torch.testing.assert_close(means, torch.full((2, 300), 7 / 300, dtype=torch.float64), rtol=1e-10, atol=0)
+    torch.testing.assert_close(
+        means, torch.full((2, 300), 7 / 300, dtype=torch.float64), rtol=1e-10, atol=0
+    )
     wide = 50 * torch.randn(1, 300, generator=rng, dtype=torch.float64)
     means = KSubsets(7)._smoothed_argmax(KSubsets(7)._problem("test", wide), "entropy", 1.0)
     assert float(means.sum()) == pytest.approx(7.0, abs=1e-10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_int, c_int64, c_void_p
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,13 @@ from fenchel.kernels._native import LIBRARY, check_status, readable
 _OMEGA = {"entropy": 0, "l2": 1}
 _functions: dict[str, Callable[..., int]] = {}
 if LIBRARY is not None:
-    _BATCH = [c_void_p, c_int64, c_int64, c_void_p, c_void_p]  # scores, their shape, layout, sizes
+    _BATCH: list[Any] = [
+        c_void_p,
+        c_int64,
+        c_int64,
+        c_void_p,
+        c_void_p,
+    ]  # scores, their shape, layout, sizes
     _functions = {
         name: getattr(LIBRARY, f"fenchel_sequence_{name}")
         for name in ("smoothed", "product", "sample", "k_best")
@@ -84,9 +91,7 @@ def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tens
     return out.long()
 
 
-def k_best(
-    scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int
-) -> tuple[Tensor, Tensor]:
+def k_best(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Lists of parts (instances, k, longest) and scores (instances, k), the best first."""
     scores, numbers = readable(scores), torch.tensor(layout, dtype=torch.int64)
     out = torch.empty(scores.shape[0], k, most_parts(layout), dtype=torch.int32)

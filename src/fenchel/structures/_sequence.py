@@ -118,11 +118,15 @@ class Sequence(BuiltIn):
         sizes = check_sizes(name, lengths, batch_shape, (positions,))
         inside = torch.arange(positions) < sizes
         emissions = to_flat(masked(name, blocks.emissions, mask)).reshape(count, positions, k)
-        flat = [torch.where(inside[:, :, None], emissions, 0.0).reshape(count, positions * k)]
+        full = lengths is None  # nothing to hide behind the lengths, most often
+        if not full:
+            emissions = torch.where(inside[:, :, None], emissions, 0.0)
+        flat = [emissions.reshape(count, positions * k)]
         kind = self._transitions_kind(name, blocks.transitions, batch_shape, positions)
         if blocks.transitions is not None and kind == _KINDS["each"]:
             squares = to_flat(blocks.transitions).reshape(count, positions - 1, k, k)
-            squares = torch.where(inside[:, 1:, None, None], squares, 0.0)
+            if not full:
+                squares = torch.where(inside[:, 1:, None, None], squares, 0.0)
             flat.append(squares.reshape(count, (positions - 1) * k * k))
         elif blocks.transitions is not None:
             square = to_flat(blocks.transitions).expand(*batch_shape, k, k)
@@ -173,14 +177,14 @@ class Sequence(BuiltIn):
 
     def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
-        scores = problem.scores / gamma
+        scores = problem.scores if gamma == 1 else problem.scores / gamma
         value = smoothed_max(scores, omega, problem.layout, problem.sizes)
         self._check_feasible(value == -math.inf)
-        return value * gamma
+        return value if gamma == 1 else value * gamma
 
     def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
-        scores = problem.scores / gamma
+        scores = problem.scores if gamma == 1 else problem.scores / gamma
         means, value = smoothed_argmax(scores, omega, problem.layout, problem.sizes)
         self._check_feasible(value == -math.inf)
         return means

@@ -24,8 +24,8 @@ def k_subsets_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor)
 def k_subsets_log_partition(scores: Tensor, k: int, sizes: Tensor) -> Tensor:
     """log of the sum of exp(score) over all subsets of k items (instances), differentiable.
 
-    The elementary symmetric polynomial of degree k, item by item: a subset of j of the first i items
-    has the i-th, or not. In logarithms, so nothing overflows.
+    The elementary symmetric polynomial of degree k, item by item: a subset of j of the first i
+    items has the i-th, or not. In logarithms, so nothing overflows.
     """
     count, n = scores.shape
     scores = torch.where(torch.arange(n) < sizes, scores, -math.inf)

@@ -64,6 +64,8 @@ def sequence_parts(path: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tens
     if has_end:
         lists.append(offset + path.gather(1, sizes - 1))
     parts = torch.cat(lists, 1)
+    if bool(inside.all()):
+        return parts
     return parts.gather(1, (parts < 0).long().argsort(dim=1, stable=True))  # -1 behind the others
 
 
