@@ -84,7 +84,10 @@ def test_entropy_is_the_sum_over_all_paths(
     paths = members(*size)
     values = (scores.unsqueeze(1) * paths).sum((2, 3))
     torch.testing.assert_close(
-        soft(scores, "entropy", gamma), gamma * (values / gamma).logsumexp(1), rtol=1e-13, atol=1e-13
+        soft(scores, "entropy", gamma),
+        gamma * (values / gamma).logsumexp(1),
+        rtol=1e-13,
+        atol=1e-13,
     )
     p = (values / gamma).softmax(1)
     expected = (p[:, :, None, None] * paths).sum(1)
@@ -261,9 +264,7 @@ def test_infeasible_masks_and_bands_are_refused(backend: str) -> None:
 
 def test_targets_are_pairs_or_matrices() -> None:
     scores = random(2, 3, 3, seed=13).requires_grad_()
-    pairs = torch.tensor(
-        [[[0, 0], [1, 1], [2, 2], [-1, -1]], [[0, 0], [0, 1], [1, 1], [2, 2]]]
-    )
+    pairs = torch.tensor([[[0, 0], [1, 1], [2, 2], [-1, -1]], [[0, 0], [0, 1], [1, 1], [2, 2]]])
     matrix = torch.zeros(2, 3, 3)
     matrix[0, [0, 1, 2], [0, 1, 2]] = 1
     matrix[1, [0, 0, 1, 2], [0, 1, 1, 2]] = 1

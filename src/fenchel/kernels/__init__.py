@@ -19,7 +19,6 @@ from fenchel.kernels._sequence import (
     sequence_smoothed,
 )
 from fenchel.kernels._structures import active_set, best_parts, face_product
-from fenchel.kernels._structures import best_parts
 from fenchel.kernels._trees import (
     tree_log_partition,
     tree_log_partition_ops,

@@ -178,9 +178,7 @@ def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
     """
     if len(run.lists) < 2:  # a corner of the polytope: it does not move
         return
-    noise = torch.rand(
-        run.n_unary, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    noise = torch.rand(run.n_unary, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     noise, slopes, least = 2 * noise - 1, run.slopes(), 16 * run.tol
     push = max(1e-7, 64 * least)
     for _ in range(run.max_iter - run.iterations):

@@ -2,22 +2,21 @@
 
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._assignment import Assignment
-from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._dependency_tree import DependencyTree
+from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._one_of import KSubsets, OneOf
 from fenchel.structures._sequence import Sequence, SequenceScores
-from fenchel.structures._structure import Structure
-
-__all__ = ["Assignment", "KSubsets", "OneOf", "Structure"]
-__all__ = ["KSubsets", "OneOf", "Sequence", "SequenceScores", "Structure"]
 from fenchel.structures._sinkhorn import SinkhornSolution, sinkhorn, sinkhorn_solve
 from fenchel.structures._structure import Structure
 
 __all__ = [
     "Alignment",
     "Assignment",
+    "DependencyTree",
     "KSubsets",
     "OneOf",
+    "Sequence",
+    "SequenceScores",
     "SinkhornSolution",
     "Structure",
     "dtw",
@@ -26,4 +25,3 @@ __all__ = [
     "soft_dtw",
     "soft_dtw_divergence",
 ]
-__all__ = ["DependencyTree", "KSubsets", "OneOf", "Structure"]

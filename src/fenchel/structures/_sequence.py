@@ -207,6 +207,12 @@ class Sequence(BuiltIn):
         self._check_feasible(values[:, 0] == -math.inf)
         return parts, values
 
+    def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
+        return problem.sizes[:, 0]  # a predecessor at each position but the first, and the last tag
+
+    def _unary(self, means: Any) -> Tensor:
+        return means.emissions if isinstance(means, SequenceScores) else means
+
     def _native_kind(self, problem: Problem) -> str:
         return "sequence"
 

@@ -162,7 +162,9 @@ def _arguments(
         # What float32 rounded off the sums is put on the columns.
         columns = columns * (totals[0] / totals[1]).unsqueeze(1)
         finite = ((problem.scores.detach() > -math.inf).reshape(inside.shape)) & inside
-        if not bool((finite.any(2) == inside.any(2)).all() & (finite.any(1) == inside.any(1)).all()):
+        if not bool(
+            (finite.any(2) == inside.any(2)).all() & (finite.any(1) == inside.any(1)).all()
+        ):
             raise FenchelError(
                 f"{name}: expected a finite score in every row and column, but one has none; mask "
                 "fewer pairs or take it out with `lengths`."

@@ -100,11 +100,6 @@ int face_product(const int32_t* lists, const double* matrix, const double* x, do
   });
 }
 
-extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {most_parts, best_parts, active_set, face_product};
-const StructureKernels structure_kernels = {
-    most_parts, best_parts, sequence_smoothed, sequence_product, sequence_sample, sequence_k_best};
-const StructureKernels structure_kernels = {most_parts, best_parts, tree_sums};
 int alignment_smoothed(int omega, double gamma, const double* scores, int64_t count, int64_t parts,
                        const int64_t* layout, const int64_t* sizes, double* values,
                        double* gradients) {
@@ -122,8 +117,10 @@ int alignment_product(int omega, double gamma, const double* scores, const doubl
 }
 
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {most_parts, best_parts, alignment_smoothed,
-                                            alignment_product};
+const StructureKernels structure_kernels = {
+    most_parts,       best_parts,        active_set,      face_product,
+    sequence_smoothed, sequence_product, sequence_sample, sequence_k_best,
+    tree_sums,        alignment_smoothed, alignment_product};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel
