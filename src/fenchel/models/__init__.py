@@ -8,6 +8,7 @@ from fenchel.models._lstm import LSTMSeq2Seq
 from fenchel.models._normalizers import NORMALIZERS, normalizer
 from fenchel.models._output import OutputLayer
 from fenchel.models._seq2seq import Seq2Seq, State, Step
+from fenchel.models._transformer import TransformerSeq2Seq
 
 __all__ = [
     "BOS",
@@ -24,6 +25,7 @@ __all__ = [
     "State",
     "Step",
     "TransformerConfig",
+    "TransformerSeq2Seq",
     "build_model",
     "config_from_dict",
     "model_config",

@@ -5,12 +5,14 @@ from dataclasses import fields
 from typing import Any
 
 from fenchel._checks import FenchelError
-from fenchel.models._config import Config, LSTMConfig
+from fenchel.models._config import Config, LSTMConfig, TransformerConfig
 from fenchel.models._lstm import LSTMSeq2Seq
 from fenchel.models._seq2seq import Seq2Seq
+from fenchel.models._transformer import TransformerSeq2Seq
 
 KINDS: dict[str, tuple[Any, Any]] = {
     "lstm": (LSTMConfig, LSTMSeq2Seq),
+    "transformer": (TransformerConfig, TransformerSeq2Seq),
 }
 
 
