@@ -85,6 +85,8 @@ def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
 def check_source(name: str, source: Any, lengths: Any, vocabulary: int) -> None:
     """Check (B, S) sources and their lengths; values only where reading them makes none wait."""
     _check_ids(name, "source", source, 2, vocabulary)
+    if source.shape[0] == 0:
+        raise FenchelError(f"{name}: expected `source` of at least one row, but it has none.")
     if not isinstance(lengths, Tensor) or lengths.dtype != torch.int64:
         got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
         raise FenchelError(
@@ -95,7 +97,7 @@ def check_source(name: str, source: Any, lengths: Any, vocabulary: int) -> None:
             f"{name}: expected one of `source_lengths` for each of {source.shape[0]} sources, but "
             f"got shape {tuple(lengths.shape)}."
         )
-    if lengths.device.type == "cpu" and lengths.numel():
+    if lengths.device.type == "cpu":
         low, high = (int(x) for x in lengths.aminmax())
         if low < 1 or high > source.shape[1]:
             raise FenchelError(

@@ -93,7 +93,7 @@ class OutputLayer(Module):
         if self.alpha == 1:
             return float((~self.closed).sum())
         weight, bias = self.weight.detach(), self._open_bias().detach()
-        sample = self._sample.to(weight.dtype)
+        sample = self._sample.to(weight)
         sizes = linear_sparse_entmax(sample, weight, self.alpha, bias=bias).sizes
         return float(sizes.double().mean())
 

@@ -141,14 +141,12 @@ def attention_of(config: TransformerConfig, spec: str) -> HeadAttention:
 
 
 def feedforward_of(config: TransformerConfig) -> Sequential:
-    inner, outer = (
-        Linear(config.width, config.feedforward),
-        Linear(config.feedforward, config.width),
-    )
+    inner = Linear(config.width, config.feedforward)
+    outer = Linear(config.feedforward, config.width)
     for layer in (inner, outer):
         init.xavier_uniform_(layer.weight)
         init.zeros_(layer.bias)
-    return Sequential(inner, ReLU(), Dropout(config.dropout), outer)
+    return Sequential(inner, ReLU(), outer)
 
 
 def record(maps: Maps | None, kind: str, weights: Tensor | None) -> None:
