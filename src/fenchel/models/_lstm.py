@@ -14,13 +14,18 @@ from fenchel.models._global_attention import GlobalAttention, Keys
 from fenchel.models._output import OutputLayer
 from fenchel.models._seq2seq import Memory, Seq2Seq, State, Step, source_mask, wrong_state
 
+Layers = list[tuple[Tensor, Tensor | None]]  # weight and bias of each layer's gates
 Recurrent = tuple[tuple[Tensor, Tensor], ...]  # (h, c), each (n, d), of each layer
 
 
 @dataclass(frozen=True)
 class LSTMState:
-    """The decoder after a prefix: sources, LSTM states of each layer, last attentional output."""
+    """The decoder after a prefix: sources, LSTM states of each layer, last attentional output.
 
+    The layers' weights are the model's in the form that steps multiply with.
+    """
+
+    layers: Layers
     memory: Memory
     recurrent: Recurrent
     feed: Tensor
@@ -33,7 +38,7 @@ class LSTMState:
     def select(self, index: Tensor) -> LSTMState:
         """The rows ``index``."""
         recurrent = tuple((h[index], c[index]) for h, c in self.recurrent)
-        return LSTMState(self.memory.select(index), recurrent, self.feed[index])
+        return LSTMState(self.layers, self.memory.select(index), recurrent, self.feed[index])
 
 
 class LSTMSeq2Seq(Seq2Seq):
@@ -140,20 +145,20 @@ class LSTMSeq2Seq(Seq2Seq):
         keys, recurrent = self._encode(source, source_lengths)
         rows = torch.arange(source.shape[0], device=source.device)
         memory = Memory((keys.scores, keys.values), keys.mask, rows)
-        return LSTMState(memory, recurrent, torch.zeros_like(recurrent[-1][0]))
+        feed = torch.zeros_like(recurrent[-1][0])
+        return LSTMState(self._layer_weights(), memory, recurrent, feed)
 
     def _step(self, state: State, tokens: Tensor) -> Step:
         if not isinstance(state, LSTMState):
             raise wrong_state("LSTMSeq2Seq.step", state)
         embedded = self.dropout(self.target_embedding(tokens))
-        layers = self._layer_weights()
         gates = self._input_gates(embedded)
-        recurrent = self._advance(gates, state.feed, state.recurrent, layers)
+        recurrent = self._advance(gates, state.feed, state.recurrent, state.layers)
         scores, values = state.memory.tensors
         keys = Keys(scores, values, state.memory.mask)
         out, weights = self.attention(recurrent[-1][0][:, None], keys)
         feed = self.dropout(out[:, 0])
-        following = LSTMState(state.memory, recurrent, feed)
+        following = LSTMState(state.layers, state.memory, recurrent, feed)
         return Step(self.output.probabilities(feed), following, weights[:, 0])
 
     def _input_gates(self, embedded: Tensor) -> Tensor:
@@ -162,9 +167,9 @@ class LSTMSeq2Seq(Seq2Seq):
         bias = self._of_decoder("bias_ih", 0) + self._of_decoder("bias_hh", 0)
         return F.linear(embedded, weight, bias)
 
-    def _layer_weights(self) -> list[tuple[Tensor, Tensor | None]]:
+    def _layer_weights(self) -> Layers:
         """Weights of each layer's gates on what is fed from below and its own last state."""
-        found: list[tuple[Tensor, Tensor | None]] = []
+        found: Layers = []
         for k in range(self.config.layers):
             below = self._of_decoder("weight_ih", k)
             if k == 0:  # the tokens' share is in `_input_gates`
@@ -182,7 +187,7 @@ class LSTMSeq2Seq(Seq2Seq):
         gates: Tensor,
         feed: Tensor,
         recurrent: Recurrent,
-        layers: list[tuple[Tensor, Tensor | None]],
+        layers: Layers,
     ) -> Recurrent:
         """One step of all layers from the gates' share of the tokens (n, 4d)."""
         found = []
