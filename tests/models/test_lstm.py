@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.models import GlobalAttention, LSTMSeq2Seq
+from fenchel.models import GlobalAttention, LSTMSeq2Seq, build_model
 from tests.models import tiny
 
 
@@ -82,3 +82,13 @@ def test_attention_maps():
     assert list(maps) == ["cross"]
     assert maps["cross"].shape == (1, 3, 1, 6, 5)
     assert (maps["cross"] == 0).any()
+
+
+def test_tied_embeddings_enter_at_the_size_of_free_ones():
+    wide = {"embedding": 64, "hidden": 64, "dropout": 0.0}
+    for fields in ({}, {"tied_embeddings": True}):
+        torch.manual_seed(0)
+        model = build_model(tiny.config("lstm", **wide, **fields))
+        x = model._embed(model.target_embedding, torch.arange(1, 11))
+        assert 0.8 < x.std() < 1.2
+        assert model.output.weight.std() < 0.2  # √d smaller

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -111,8 +112,14 @@ class LSTMSeq2Seq(Seq2Seq):
         alpha: Tensor = self.attention.normalizer.alpha  # type: ignore[assignment]
         return {"cross": alpha.detach()}
 
+    def _embed(self, table: Embedding, tokens: Tensor) -> Tensor:
+        x = table(tokens)
+        if table.weight is self.output.weight:  # small as an output's weight, of size 1 as input
+            x = x * math.sqrt(self.config.hidden)
+        return self.dropout(x)
+
     def _encode(self, source: Tensor, lengths: Tensor) -> tuple[Keys, Recurrent]:
-        embedded = self.dropout(self.source_embedding(source))
+        embedded = self._embed(self.source_embedding, source)
         packed = pack_padded_sequence(embedded, lengths.cpu(), True, enforce_sorted=False)
         states, (h, c) = self.encoder(packed)
         memory = pad_packed_sequence(states, True, total_length=source.shape[1])[0]
@@ -124,7 +131,7 @@ class LSTMSeq2Seq(Seq2Seq):
     def _decode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Attentional outputs (B, T, d) with dropout, and attention weights (B, T, S)."""
         keys, recurrent = self._encode(batch.source, batch.source_lengths)
-        embedded = self.dropout(self.target_embedding(batch.decoder_input))
+        embedded = self._embed(self.target_embedding, batch.decoder_input)
         if not self.config.input_feeding:
             h, c = (torch.stack(x) for x in zip(*recurrent, strict=True))
             states, _ = self.decoder(embedded, (h, c))
@@ -151,7 +158,7 @@ class LSTMSeq2Seq(Seq2Seq):
     def _step(self, state: State, tokens: Tensor) -> Step:
         if not isinstance(state, LSTMState):
             raise wrong_state("LSTMSeq2Seq.step", state)
-        embedded = self.dropout(self.target_embedding(tokens))
+        embedded = self._embed(self.target_embedding, tokens)
         gates = self._input_gates(embedded)
         recurrent = self._advance(gates, state.feed, state.recurrent, state.layers)
         scores, values = state.memory.tensors

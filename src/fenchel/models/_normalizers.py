@@ -21,7 +21,11 @@ NORMALIZERS: dict[str, Callable[[str | None], Module]] = {
     "sq_pnorm_max": lambda text: _with_number("sq_pnorm_max", text, nn.SqPnormMax),
     "normmax": lambda text: _with_number("normmax", text, nn.Normmax),
 }
-"""Name to a builder of the module, given what follows the colon. A new normalizer is a new row."""
+"""Name to a builder of the module, given what follows the colon. A new normalizer is a new row.
+
+Global attention calls the module with scores (B, T, S) and a mask (B, 1, S) or None; attention of
+heads calls it with scores (B, heads, L, S) only, which are -inf where nothing may be seen.
+"""
 
 
 def normalizer(spec: str) -> Module:

@@ -32,7 +32,7 @@ class Step:
         probabilities: (n, V) of the next token, with exact zeros; float32, or float64 for a model
             in float64.
         state: for the next step.
-        attention: (n, S) weights over the source, of mean 1 over heads and layers; None if the
+        attention: (n, S) weights over the source, the mean over heads and layers; None if the
             model has none.
     """
 
