@@ -42,6 +42,16 @@ def check_source(name: str, source: Any, lengths: Any) -> list[int]:
     return values
 
 
+def check_matching(name: str, label: str, rows: Any, source: Tensor) -> None:
+    """Check a padded matrix of token ids with one row for each source."""
+    check_rows(name, label, rows)
+    if rows.shape[0] != source.shape[0]:
+        raise FenchelError(
+            f"{name}: expected `{label}` with {source.shape[0]} rows, as many as `source`, but got "
+            f"{rows.shape[0]}."
+        )
+
+
 def check_rows(name: str, label: str, rows: Any) -> None:
     """Check a padded matrix of token ids."""
     if not isinstance(rows, Tensor) or rows.dim() != 2 or rows.dtype != torch.int64:

@@ -76,6 +76,8 @@ def beam_search(
     most = check_count(name, "most", most, "all tokens with p > 0")
     scoring = check_scoring(name, length_penalty, check_at_least(name, "max_length", max_length, 0))
     records = [Record(scoring, nbest, length) for length in lengths]
+    if not records:
+        return []
 
     state = model.start(source, source_lengths)
     live = [Prefix.root(bos) for _ in records]

@@ -97,20 +97,15 @@ def certify(
     prefix = max(left, cut)
     bound = -math.inf if prefix == -math.inf else scoring.bound(prefix)
     limit = f" of at most {scoring.max_length} tokens" if penalised else ""
-    longer = f"a prefix of more than {scoring.max_length} tokens"
+    action = "raise `max_length`" if missed.cut > left else remedy
     if not scores:
-        why = "it goes on" if left < missed.cut else "it was dropped"
-        reason = f"Search found no output{limit}, and a prefix with p > 0 is left: {why}."
-        remedies = "raise `max_length`" if left < missed.cut else remedy
-        return Certificate("none", math.inf, mass, 0, f"{reason[:-1]}; {remedies}.")
+        when = f"within {scoring.max_length} tokens" if missed.cut > left else "so far"
+        return Certificate("none", math.inf, mass, 0, f"No output ended {when}; {action}.")
     proved = sum(score >= bound for score in scores)
     if proved:
         reason = f"No output{limit} that was not found can score above the best one."
         return Certificate("proved best", 0.0, mass, proved, reason)
     gap = bound - scores[0]
-    if cut > left:
-        culprit, action = longer, "raise `max_length`"
-    else:
-        culprit, action = "a prefix that was let go of", remedy
-    reason = f"An output{limit} of {culprit} may score higher by at most {gap:.4g}; {action}."
+    action = "raise `max_length`" if cut > left else remedy
+    reason = f"An output{limit} that was not found may score higher by at most {gap:.4g}; {action}."
     return Certificate("none", gap, mass, 0, reason)

@@ -22,19 +22,20 @@ class Site:
         self, token: int, probability: float, most: int | None, source_length: int
     ) -> TraceStep:
         """The step that takes ``token`` here."""
-        support, row = self.support, self.row
-        start, end = support.starts[row : row + 2].tolist()
+        row = self.row
+        tokens, probabilities, starts = self.support.lists
+        start, end = starts[row], starts[row + 1]
         stop = end if most is None else min(end, start + most)
-        rest = float(support.rest[row]) + float(support.probabilities[stop:end].sum())
+        rest = float(self.support.rest[row]) + sum(probabilities[stop:end])
         attention = None
         if self.attention is not None:
             attention = tuple(self.attention[row, :source_length].tolist())
         return TraceStep(
             token,
             probability,
-            tuple(support.tokens[start:stop].tolist()),
-            tuple(support.probabilities[start:stop].tolist()),
-            int(support.size[row]),
+            tuple(tokens[start:stop]),
+            tuple(probabilities[start:stop]),
+            int(self.support.size[row]),
             rest,
             attention,
         )

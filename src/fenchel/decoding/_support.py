@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,6 +27,11 @@ class Support:
     starts: Tensor  # (n + 1,) int64: row i is starts[i]:starts[i + 1]
     size: Tensor  # (n,) int64: how many p > 0 there are, listed or not
     rest: Tensor  # (n,) float64: the mass of those that are not listed
+
+    @cached_property
+    def lists(self) -> tuple[list[int], list[float], list[int]]:
+        """Tokens, probabilities and starts as lists: entries are read one by one from here."""
+        return self.tokens.tolist(), self.probabilities.tolist(), self.starts.tolist()
 
 
 def list_support(name: str, probabilities: Tensor, rows: int, most: int | None) -> Support:
