@@ -102,3 +102,20 @@ def sources(*kinds: int, width: int = 3) -> tuple[Tensor, Tensor]:
     """Sources that begin with ``kinds``, and their lengths."""
     source = torch.tensor([[kind] + [0] * (width - 1) for kind in kinds or (0,)])
     return source, torch.full((source.shape[0],), width)
+
+
+def dense(seed: int, *, vocabulary: int = 5, nodes: int = 3) -> Automaton:
+    """An automaton without zeros, except that PAD and BOS are never an output."""
+    made = automaton(seed, vocabulary=vocabulary, nodes=nodes, acyclic=False)
+    scores = torch.randn(1, nodes, vocabulary, generator=torch.Generator().manual_seed(seed))
+    scores[..., :EOS] = -math.inf
+    made.table = scores.softmax(-1)
+    return made
+
+
+def ranked(
+    truth: dict[tuple[int, ...], float], penalty: float = 0.0
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Scores and strings, the best first."""
+    scores = {tokens: log_p / ((5 + len(tokens)) / 6) ** penalty for tokens, log_p in truth.items()}
+    return sorted(((score, tokens) for tokens, score in scores.items()), reverse=True)

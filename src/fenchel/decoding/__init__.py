@@ -1,6 +1,7 @@
 """Search whose results carry certificates, over any model with a start and a step."""
 
 from fenchel.decoding._beam import beam_search
+from fenchel.decoding._bigram import Bigram
 from fenchel.decoding._certificate import Certificate
 from fenchel.decoding._ensemble import Ensemble
 from fenchel.decoding._exact import exact_search
@@ -12,6 +13,7 @@ from fenchel.decoding._suggest import Suggestion, suggest
 from fenchel.decoding._trace import Trace, TraceStep
 
 __all__ = [
+    "Bigram",
     "Certificate",
     "Ensemble",
     "Hypothesis",

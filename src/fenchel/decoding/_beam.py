@@ -67,6 +67,22 @@ def beam_search(
 
     Returns:
         One :class:`SearchResult` a source.
+
+    Example:
+        >>> from fenchel.decoding import Bigram
+        >>> model = Bigram({1: {3: 0.75, 4: 0.25}, 3: {5: 0.5, 2: 0.5}})
+        >>> source, lengths = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+        >>> (result,) = beam_search(model, source, lengths, nbest=None)
+        >>> [(found.tokens, found.probability) for found in result.hypotheses]
+        [((3,), 0.375), ((3, 5), 0.375), ((4,), 0.25)]
+        >>> result.certificate.kind, result.certificate.mass
+        ('exhaustive', 1.0)
+        >>> (narrow,) = beam_search(model, source, lengths, beam=1)
+        >>> narrow.certificate.kind, narrow.certificate.reason
+        ('proved best', 'No output that was not found can score above the best one.')
+
+    References:
+        Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     name = "beam_search"
     check_model(name, model)

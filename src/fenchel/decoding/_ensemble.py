@@ -45,6 +45,14 @@ class Ensemble:
 
     Args:
         models: at least one, each as :class:`StepModel` says.
+
+    Example:
+        >>> from fenchel.decoding import Bigram, beam_search
+        >>> both = Ensemble([Bigram({1: {3: 1.0}}), Bigram({1: {2: 1.0}}, vocabulary=4)])
+        >>> source, lengths = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+        >>> (result,) = beam_search(both, source, lengths, nbest=None)
+        >>> [(found.tokens, found.probability) for found in result.hypotheses]
+        [((), 0.5), ((3,), 0.5)]
     """
 
     def __init__(self, models: Sequence[StepModel]) -> None:

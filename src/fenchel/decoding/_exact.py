@@ -67,6 +67,17 @@ def exact_search(
 
     Returns:
         One :class:`SearchResult` a source.
+
+    Example:
+        >>> from fenchel.decoding import Bigram
+        >>> model = Bigram({1: {3: 0.75, 4: 0.25}, 3: {5: 0.5, 2: 0.5}})
+        >>> source, lengths = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+        >>> (result,) = exact_search(model, source, lengths, width=1)
+        >>> result.best.tokens, result.certificate.kind, result.expanded
+        ((3,), 'proved best', 2)
+        >>> (result,) = exact_search(model, source, lengths, nbest=None)
+        >>> len(result.hypotheses), result.certificate.kind
+        (3, 'exhaustive')
     """
     name = "exact_search"
     check_model(name, model)

@@ -42,6 +42,19 @@ def forced_decoding(
 
     Returns:
         One :class:`Trace` a source.
+
+    Example:
+        >>> from fenchel.decoding import Bigram
+        >>> model = Bigram({1: {3: 0.75, 4: 0.25}, 3: {5: 0.5, 2: 0.5}})
+        >>> source, lengths = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+        >>> (trace,) = forced_decoding(model, source, lengths, torch.tensor([[4, 5, 2]]))
+        >>> [(step.support, step.probability) for step in trace.steps]
+        [((3, 4), 0.25), ((2,), 0.0), ((2,), 1.0)]
+        >>> trace.log_probability
+        -inf
+
+    References:
+        Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     name = "forced_decoding"
     check_model(name, model)

@@ -47,6 +47,14 @@ def greedy_search(
 
     Returns:
         One :class:`SearchResult` with one hypothesis a source.
+
+    Example:
+        >>> from fenchel.decoding import Bigram
+        >>> model = Bigram({1: {3: 0.75, 4: 0.25}, 3: {5: 0.5, 2: 0.5}})
+        >>> source, lengths = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+        >>> (result,) = greedy_search(model, source, lengths)
+        >>> result.best.tokens, result.best.probability, result.certificate.kind
+        ((3,), 0.375, 'proved best')
     """
     name = "greedy_search"
     check_model(name, model)

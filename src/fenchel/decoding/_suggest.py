@@ -78,6 +78,16 @@ def suggest(
 
     Returns:
         One :class:`Suggestion` a source.
+
+    Example:
+        >>> from fenchel.decoding import Bigram
+        >>> model = Bigram({1: {3: 0.75, 4: 0.25}, 3: {5: 0.5, 2: 0.5}})
+        >>> source, lengths = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+        >>> (suggestion,) = suggest(model, source, lengths, torch.tensor([[3]]))
+        >>> suggestion.tokens, suggestion.probabilities
+        ((2, 5), (0.5, 0.5))
+        >>> suggest(model, source, lengths, torch.tensor([[4]]))[0].certain
+        (2,)
     """
     name = "suggest"
     check_model(name, model)
