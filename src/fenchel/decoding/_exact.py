@@ -44,7 +44,8 @@ def exact_search(
     are at least as likely as the likeliest prefix that was not continued, they are the best ones.
     With ``nbest=None`` the search lists outputs until nothing with p > 0 is left, which makes it
     *exhaustive*, or until those listed hold ``mass``. The certificate of a search that ran out of
-    its budget tells the gap, and how much mass was found.
+    its budget tells the gap, and how much mass was found: the search first goes along the greedy
+    path, so that there is an output to compare with.
 
     Best-first search suits models with exact zeros or little doubt; for others it needs a budget
     that grows fast with the length of outputs, and :func:`beam_search` gives an answer sooner.
@@ -150,6 +151,11 @@ class _Branch:
                 yield self.prefix.log_probability + math.log(value), token, value
 
 
+# -log-probability, a serial number, the last token and its probability, where it comes from, and
+# what comes after it there.
+_Entry = tuple[float, int, int, float, _Branch, Iterator[tuple[float, int, float]]]
+
+
 class _Frontier:
     """The prefixes of one source that were seen and not yet continued."""
 
@@ -163,8 +169,10 @@ class _Frontier:
         self._eos = eos
         self._found = 0.0
         self._serial = 0  # of equals the one that was seen first comes first
-        self._heap: list[tuple[float, int, int, float, _Branch, Any]] = []
+        self._heap: list[_Entry] = []
         self._scoring: Scoring = record.scoring
+        self._tip: Prefix | None = None  # the greedy prefix, as long as no output was found
+        self._deepest: _Branch | None = None  # what follows it
 
     def add(self, prefix: Prefix, branch: _Branch, end: float) -> None:
         """Take in what the model said after ``prefix``."""
@@ -173,6 +181,8 @@ class _Frontier:
             log_probability = prefix.log_probability + math.log(end)
             self.record.finish(prefix.end(self._eos, end, log_probability))
             self._found += math.exp(log_probability)
+        if self._tip is None or prefix is self._tip:
+            self._tip, self._deepest = prefix, branch
         following = branch.continuations(self._eos)
         if prefix.length < self._scoring.max_length:
             self._push(branch, following)
@@ -187,13 +197,30 @@ class _Frontier:
             used = self.record.expanded + len(taken)
             if used >= self._budget or self._enough(-self._heap[0][0]):
                 break
-            cost, _, token, value, branch, following = heapq.heappop(self._heap)
+            dive = not taken and not self.record.finished
+            cost, _, token, value, branch, following = self._pop_deepest() if dive else self._pop()
             assert branch.prefix is not None
-            taken.append((self, branch.prefix.then(token, value, -cost), branch))
+            prefix = branch.prefix.then(token, value, -cost)
+            if dive and branch is self._deepest:
+                self._tip = prefix
+            taken.append((self, prefix, branch))
             self._push(branch, following)
         if self._heap and not taken:
             self._close()
         return taken
+
+    def _pop(self) -> _Entry:
+        return heapq.heappop(self._heap)
+
+    def _pop_deepest(self) -> _Entry:
+        """The greedy continuation: a first output, however poor, gives the gap a meaning."""
+        for index, entry in enumerate(self._heap):
+            if entry[4] is self._deepest:
+                self._heap[index] = self._heap[-1]
+                self._heap.pop()
+                heapq.heapify(self._heap)
+                return entry
+        return self._pop()
 
     def _push(self, branch: _Branch, following: Iterator[tuple[float, int, float]]) -> None:
         first = next(following, None)
@@ -214,5 +241,4 @@ class _Frontier:
         self.record.missed.open = -cost
         if not self.record.finished:
             self.record.unfinished.append(branch.prefix.then(token, value, -cost))
-            self.record.unfinished.sort(key=lambda prefix: -prefix.log_probability)
         self._heap.clear()  # lets go of the states

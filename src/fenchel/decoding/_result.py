@@ -138,7 +138,8 @@ class Record:
     def result(self, most: int | None, remedy: str) -> SearchResult:
         """Freeze what is known."""
         finished = bool(self.finished)
-        chosen = [prefix for _, prefix in self.finished] if finished else self.unfinished
+        unfinished = sorted(self.unfinished, key=lambda prefix: -prefix.log_probability)
+        chosen = [prefix for _, prefix in self.finished] if finished else unfinished
         hypotheses = tuple(
             Hypothesis(
                 prefix.tokens(finished),
