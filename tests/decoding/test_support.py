@@ -29,6 +29,15 @@ def test_a_cap_keeps_the_first_of_equals_and_tells_the_rest():
     assert support.rest.tolist() == pytest.approx([0.5, 0.0, 0.3])
 
 
+@pytest.mark.parametrize("vocabulary", [4, 5, 300])
+def test_the_edge_of_a_cap_among_equals(vocabulary):
+    p = torch.full((3, vocabulary), 1 / vocabulary)
+    support = list_support("f", p, 3, 3)
+    assert support.tokens.tolist() == [0, 1, 2] * 3
+    assert support.size.tolist() == [vocabulary] * 3
+    assert support.rest.tolist() == pytest.approx([1 - 3 / vocabulary] * 3, abs=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("most", [None, 7])
 def test_any_dtype_against_a_sort(dtype, most, rng):

@@ -10,7 +10,7 @@ from fenchel.decoding._model import StepModel
 from fenchel.decoding._prefix import Prefix, Site
 from fenchel.decoding._result import Record, SearchResult
 from fenchel.decoding._scoring import check_scoring
-from fenchel.decoding._support import Support, list_support, ranks
+from fenchel.decoding._support import Support, list_support, ranks, starts_of
 
 _REMEDY = "raise `beam` or use exact_search"
 
@@ -158,8 +158,7 @@ def _choose(
     order = scores.argsort(descending=True, stable=True)
     order = order[owners[order].argsort(stable=True)]
     owners = owners[order]
-    ends = torch.bincount(owners, minlength=max(owner) + 1).cumsum(0)
-    rank = ranks(owners, torch.cat([ends.new_zeros(1), ends]))
+    rank = ranks(owners, starts_of(owners, max(owner) + 1))
     kept, edge = order[rank < beam], order[rank == beam]
     chosen = zip(
         rows[kept].tolist(),
