@@ -191,7 +191,7 @@ def main():
         json.dumps(
             {
                 "operations": every_operation(root, expected),
-                "random": at_random(root, expected, kills=12),
+                "random": at_random(root, expected, kills=8),
             }
         )
     )

@@ -19,9 +19,7 @@ def build(cls: Any, values: Any, where: str) -> Any:
     may text such as ``1e-3``, which YAML does not take for a number; nothing else is converted.
     """
     if not isinstance(values, Mapping):
-        raise FenchelError(
-            f"{where}: expected keys and values, but got {_name_of(values)} {values!r}."
-        )
+        raise FenchelError(f"{where}: expected keys and values, but got {_got(values)}.")
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]
     for key in values:
@@ -122,7 +120,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         except ValueError as error:
             if isinstance(error, FenchelError):
                 raise
-    raise FenchelError(f"{where}: expected {_describe(hint)}, but got {_name_of(value)} {value!r}.")
+    raise FenchelError(f"{where}: expected {_describe(hint)}, but got {_got(value)}.")
 
 
 def _convert_one(hint: Any, value: Any, where: str) -> Any:
@@ -201,15 +199,11 @@ def _describe(hint: Any) -> str:
     return names.get(hint, str(hint))
 
 
-def _name_of(value: Any) -> str:
-    names: dict[type, str] = {
-        type(None): "null",
-        bool: "the bool",
-        int: "the int",
-        float: "the float",
-        str: "the text",
-    }
-    return names.get(type(value), f"the {type(value).__name__}")
+def _got(value: Any) -> str:
+    """A value for messages, with its type: 1 and "1" look alike."""
+    names: dict[type, str] = {str: "text"}
+    kind = names.get(type(value), type(value).__name__)
+    return "null" if value is None else f"the {kind} {value!r}"
 
 
 def _unknown(key: str, names: Sequence[str]) -> str:
