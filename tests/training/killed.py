@@ -31,9 +31,9 @@ def train(run_dir, seed=0):
     trainer(
         run_dir,
         model=TinyModel(seed=seed),
-        examples=sentences(24),
+        examples=sentences(16),
         max_epochs=2,
-        checkpoint_every=2,
+        checkpoint_every=3,
         log_every=1,
         plateau_factor=0.3,
         # Never improves after the first, so that the schedule's state matters as well.

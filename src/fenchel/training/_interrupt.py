@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -18,7 +18,7 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
+def stop_on_signal() -> Iterator[StopRequest]:
     """Turn the first SIGINT or SIGTERM into a request; the second acts as it always does.
 
     An exception out of the middle of an update would leave some weights updated and others not.
@@ -32,10 +32,10 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
     before = {number: signal.getsignal(number) for number in numbers}
 
     def handle(number: int, frame: FrameType | None) -> None:
+        # Nothing is printed here: the signal may have come in the middle of a print.
         request.requested = True
         for other in numbers:
             signal.signal(other, before[other])
-        say("Stopping after this step, with a checkpoint; once more to stop at once.")
 
     for number in numbers:
         signal.signal(number, handle)

@@ -128,7 +128,7 @@ class Trainer:
         try:
             session.progress = make_progress(self._show_progress, session.total_steps())
             try:
-                with stop_on_signal(session.progress.say) as request:
+                with stop_on_signal() as request:
                     return session.train(request)
             finally:
                 session.progress.close()

@@ -122,13 +122,14 @@ class Live:
     def log(self, record: Mapping[str, Any]) -> None:
         """Keep a training record for the bar; print a validation above it."""
         if record["kind"] == "validation":
-            self.say(("[green]✓[/] " if record["improved"] else "  ") + describe(record))
+            style = "green" if record["improved"] else None
+            self.say(("✓ " if record["improved"] else "  ") + describe(record), style)
         else:
             self._last = dict(record)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str | None = None) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(text, highlight=False)
+        self._bar.console.print(text, style=style, markup=False, highlight=False)
 
     def close(self) -> None:
         """Remove the bar."""

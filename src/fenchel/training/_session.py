@@ -98,6 +98,7 @@ class Session:
         if reason == "interrupted":
             if self.saved_step != state.step:
                 self.save()
+            self.progress.say(f"Stopped at step {state.step} with a checkpoint; resume to go on.")
         elif state.validated_step != state.step:
             self._validate()
         speed = state.tokens / state.train_seconds if state.train_seconds else 0.0
