@@ -150,7 +150,8 @@ def test_builds_by_kind():
             "lstm",
             {"attention": "softmin"},
             "normalizer: expected one of softmax, sparsemax, entmax, fusedmax, oscarmax, "
-            "sq_pnorm_max, normmax, maybe with a parameter after a colon, but got 'softmin'.",
+            "sq_pnorm_max, normmax, structured, maybe with a parameter after a colon, but got "
+            "'softmin'.",
         ),
         (
             "lstm",

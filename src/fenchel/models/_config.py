@@ -118,6 +118,11 @@ class TransformerConfig:
         _check_share(self, "attention_dropout")
         for spec in (self.encoder_attention, self.decoder_attention, self.cross_attention):
             normalizer(spec)
+            if spec.startswith("structured"):
+                raise FenchelError(
+                    f"TransformerConfig: {spec!r} is for the global attention of the LSTM; heads "
+                    "need a map of single positions, such as 'entmax'."
+                )
         if self.width % self.heads:
             raise FenchelError(
                 "TransformerConfig: expected `heads` that divides `width`, but got "

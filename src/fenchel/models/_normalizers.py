@@ -9,6 +9,7 @@ from torch.nn import Module
 
 from fenchel import nn
 from fenchel._checks import FenchelError
+from fenchel.models._structured_attention import structured_attention
 
 LEARNED = "learned"
 
@@ -20,6 +21,7 @@ NORMALIZERS: dict[str, Callable[[str | None], Module]] = {
     "oscarmax": lambda text: _with_number("oscarmax", text, nn.Oscarmax),
     "sq_pnorm_max": lambda text: _with_number("sq_pnorm_max", text, nn.SqPnormMax),
     "normmax": lambda text: _with_number("normmax", text, nn.Normmax),
+    "structured": structured_attention,
 }
 """Name to a builder of the module, given what follows the colon. A new normalizer is a new row.
 
@@ -34,7 +36,8 @@ def normalizer(spec: str) -> Module:
     Args:
         spec: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5), ``"entmax:1.3"``,
             ``"entmax:learned"`` (α = 1 + σ(a), from 1.5), ``"fusedmax[:λ]"``, ``"oscarmax[:λ]"``,
-            ``"sq_pnorm_max[:p]"`` or ``"normmax[:α]"``.
+            ``"sq_pnorm_max[:p]"``, ``"normmax[:α]"``, ``"structured:subsets[:k]"`` or
+            ``"structured:chain"`` (global attention only).
 
     Returns:
         A module that is called with ``(scores, mask=None)``, mask being True where mass may go.
