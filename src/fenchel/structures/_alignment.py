@@ -100,7 +100,9 @@ class Alignment(BuiltIn):
         m, n = problem.layout
         batch = tuple(problem.batch_shape)
         shape = tuple(target.shape) if isinstance(target, Tensor) else None
-        if isinstance(target, Tensor) and (target.is_floating_point() or target.dtype == torch.bool):
+        if isinstance(target, Tensor) and (
+            target.is_floating_point() or target.dtype == torch.bool
+        ):
             if shape != (*batch, m, n):
                 raise FenchelError(_expected(name, batch, m, n, str(shape)))
             values = target.detach().to("cpu", torch.float64).reshape(-1, m * n)
@@ -156,9 +158,7 @@ class Alignment(BuiltIn):
 
     def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         """The k best paths (instances, k, longest), and their scores (-inf if there are fewer)."""
-        return reference.alignment_k_best(
-            problem.scores.detach(), problem.layout, problem.sizes, k
-        )
+        return reference.alignment_k_best(problem.scores.detach(), problem.layout, problem.sizes, k)
 
     def _native_kind(self, problem: Problem) -> str:
         return "alignment"
