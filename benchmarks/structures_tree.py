@@ -1,8 +1,7 @@
 """Dependency trees against torch-struct: ``python -m benchmarks.structures_tree``.
 
 A step is the log-partition and its gradient, which is the marginals. CPU time of this process on
-one thread, in turns; the answers are compared first, and how far
-the peer is off is printed.
+one thread, in turns; the answers are compared first, and how far the peer is off is printed.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class TreeElimination {
       total += Number<T>::log(sum);
       const T inverse = Number<T>::exp(0, 0) / sum;
       const T* through = weight_ + k * room_;
-      for (int64_t j = 0; j < k; ++j) shares_[j] = weight_[j * room_ + k] * inverse;
+      for (int64_t j = 0; j < k; ++j) shares_[j] = shares_[j] * inverse;
       const int64_t length = column_room<T>(k);
       add_outer(weight_, k, room_, through, shares_.data(), length);
       for (int64_t j = 0; j < k; ++j) weight_[j * room_ + j] = T{};
@@ -153,10 +153,11 @@ class TreeElimination {
     return false;
   }
 
-  // The sum of row `word` over the first `count` columns, and the root unless that is of lower order.
-  T pivot(const T* columns, const T* root, int64_t word, int64_t count) const {
-    T sum{};
-    for (int64_t j = 0; j < count; ++j) sum = sum + columns[j * room_ + word];
+  // Row `word` over the first `count` columns in shares_, and its sum, with the root unless that is of
+  // lower order.
+  T pivot(const T* columns, const T* root, int64_t word, int64_t count) {
+    for (int64_t j = 0; j < count; ++j) shares_[j] = columns[j * room_ + word];
+    const T sum = sum_of(shares_.data(), count);
     return block_.single_root ? sum : sum + root[word];
   }
 
@@ -189,7 +190,7 @@ class TreeElimination {
     const T inverse = Number<T>::exp(0, 0) / sum;
     const T* through = columns + k * room_;
     if (k > 1 || kept > 1) {  // the last column is not looked at any more
-      for (int64_t j = 0; j < k; ++j) shares_[j] = columns[j * room_ + word] * inverse;
+      for (int64_t j = 0; j < k; ++j) shares_[j] = shares_[j] * inverse;
       add_outer(columns, k, room_, through, shares_.data(), room_);
       for (int64_t j = 0; j < k; ++j) {
         columns[j * room_ + word] = shares_[j];

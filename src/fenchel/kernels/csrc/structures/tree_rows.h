@@ -97,6 +97,22 @@ inline void add_outer(T* columns, int64_t count, int64_t stride, const T* throug
   }
 }
 
+template <class T>
+inline T sum_of(const T* x, int64_t n) {
+  T sum{};
+  for (int64_t i = 0; i < n; ++i) sum = sum + x[i];
+  return sum;
+}
+
+inline double sum_of(const double* x, int64_t n) {
+  constexpr int lanes = kLanes<double>;
+  Vec<double> sum = splat(0.0);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) sum += load(x + i);
+  if (i < n) sum += load_part(x + i, static_cast<int>(n - i), 0.0);
+  return sum_lanes<double>(sum);
+}
+
 // Room for a column: a whole number of vectors if they are plain numbers.
 template <class T>
 inline int64_t column_room(int64_t n) {
