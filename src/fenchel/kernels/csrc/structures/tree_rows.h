@@ -10,6 +10,8 @@
 namespace fenchel {
 namespace FENCHEL_ISA {
 
+typedef uint64_t Bits __attribute__((vector_size(kVectorBytes)));
+
 // exp in double precision, to about one unit in the last place; 0 below -708.
 inline Vec<double> exp_of(Vec<double> x) {
   const Vec<double> shifter = splat(0x1.8p52);  // adding it rounds to a whole number, in the low bits
@@ -22,7 +24,7 @@ inline Vec<double> exp_of(Vec<double> x) {
                          1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0}) {
     p = p * r + splat(c);
   }
-  const Mask<double> scale = ((Mask<double>)shifted << 52) + ((Mask<double>){} + (int64_t{1023} << 52));
+  const Bits scale = ((Bits)shifted << 52) + (uint64_t{1023} << 52);
   return x < splat(-708.0) ? splat(0.0) : p * (Vec<double>)scale;
 }
 
