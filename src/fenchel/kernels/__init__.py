@@ -12,14 +12,13 @@ from fenchel.kernels._dispatch import (
 )
 from fenchel.kernels._faces import Faces
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
-from fenchel.kernels._structures import active_set, best_parts, face_product
 from fenchel.kernels._sequence import (
     sequence_k_best,
     sequence_product,
     sequence_sample,
     sequence_smoothed,
 )
-from fenchel.kernels._structures import best_parts
+from fenchel.kernels._structures import active_set, best_parts, face_product
 
 __all__ = [
     "Backends",

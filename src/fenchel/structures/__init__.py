@@ -5,10 +5,6 @@ from fenchel.structures._assignment import Assignment
 from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._one_of import KSubsets, OneOf
 from fenchel.structures._sequence import Sequence, SequenceScores
-from fenchel.structures._structure import Structure
-
-__all__ = ["Assignment", "KSubsets", "OneOf", "Structure"]
-__all__ = ["KSubsets", "OneOf", "Sequence", "SequenceScores", "Structure"]
 from fenchel.structures._sinkhorn import SinkhornSolution, sinkhorn, sinkhorn_solve
 from fenchel.structures._structure import Structure
 
@@ -17,6 +13,8 @@ __all__ = [
     "Assignment",
     "KSubsets",
     "OneOf",
+    "Sequence",
+    "SequenceScores",
     "SinkhornSolution",
     "Structure",
     "dtw",

@@ -58,15 +58,15 @@ FENCHEL_API int fenchel_best_parts(int kind, const double* scores, int64_t count
 // what fenchel_active_set_take gives out.
 FENCHEL_API int fenchel_active_set(int kind, const double* scores, int64_t count, int64_t parts,
                                    int64_t n_unary, const int64_t* layout, const int64_t* sizes,
-                                   int64_t size_width, int64_t max_iter, double tol,
-                                   int complete, double* means,
-                                   double* gap, int64_t* iterations, int64_t* status,
-                                   int64_t* widest, int64_t* longest, void** handle) {
+                                   int64_t size_width, int64_t max_iter, double tol, int complete,
+                                   double* means, double* gap, int64_t* iterations,
+                                   int64_t* status, int64_t* widest, int64_t* longest,
+                                   void** handle) {
   std::unique_ptr<fenchel::Face[]> faces(new (std::nothrow) fenchel::Face[count]);
   if (faces == nullptr) return 1;
   const int failed = fenchel::structure_kernels().active_set(
-      kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter, tol, complete, means, gap,
-      iterations, status, faces.get());
+      kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter, tol, complete, means,
+      gap, iterations, status, faces.get());
   if (failed != 0) return failed;
   *widest = *longest = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -109,6 +109,8 @@ FENCHEL_API int fenchel_face_product(const int32_t* lists, const double* matrix,
                                      int64_t longest) {
   return fenchel::structure_kernels().face_product(lists, matrix, x, out, count, parts, members,
                                                    longest);
+}
+
 FENCHEL_API int fenchel_sequence_smoothed(int omega, const double* scores, int64_t count,
                                           int64_t parts, const int64_t* layout,
                                           const int64_t* sizes, double* values, double* means) {
@@ -135,11 +137,15 @@ FENCHEL_API int fenchel_sequence_k_best(const double* scores, int64_t count, int
                                         int64_t how_many, int32_t* out, double* values) {
   return fenchel::structure_kernels().sequence_k_best(scores, count, parts, layout, sizes, how_many,
                                                       out, values);
+}
+
 FENCHEL_API int fenchel_tree_sums(int projective, const double* scores, const double* direction,
                                   int64_t count, int64_t parts, const int64_t* layout,
                                   const int64_t* sizes, double* value, double* marginals) {
   return fenchel::structure_kernels().tree_sums(projective, scores, direction, count, parts, layout,
                                                 sizes, value, marginals);
+}
+
 FENCHEL_API int fenchel_alignment_smoothed(int omega, double gamma, const double* scores,
                                            int64_t count, int64_t parts, const int64_t* layout,
                                            const int64_t* sizes, double* values,
