@@ -19,6 +19,11 @@ from fenchel.kernels._sequence import (
     sequence_smoothed,
 )
 from fenchel.kernels._structures import active_set, best_parts, face_product
+from fenchel.kernels._trees import (
+    tree_log_partition,
+    tree_log_partition_ops,
+    tree_marginals,
+)
 
 __all__ = [
     "Backends",
@@ -41,5 +46,8 @@ __all__ = [
     "sequence_smoothed",
     "times_matrix",
     "transpose",
+    "tree_log_partition",
+    "tree_log_partition_ops",
+    "tree_marginals",
     "use_backend",
 ]

@@ -12,9 +12,12 @@ from fenchel.kernels._native import LIBRARY, check_status, readable
 
 _functions: dict[str, Callable[..., int]] = {}
 if LIBRARY is not None:
-    LIBRARY.fenchel_tree_sums.argtypes = (
-        [c_int, c_void_p, c_void_p, c_int64, c_int64] + [c_void_p] * 2 + [c_void_p] * 2
-    )
+    LIBRARY.fenchel_tree_sums.argtypes = [
+        c_int,
+        *[c_void_p] * 2,
+        *[c_int64] * 2,
+        *[c_void_p] * 4,
+    ]
     _functions = {"tree_sums": LIBRARY.fenchel_tree_sums}
 
 

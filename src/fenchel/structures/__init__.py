@@ -2,6 +2,7 @@
 
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._assignment import Assignment
+from fenchel.structures._dependency_tree import DependencyTree
 from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._one_of import KSubsets, OneOf
 from fenchel.structures._sequence import Sequence, SequenceScores
@@ -11,6 +12,7 @@ from fenchel.structures._structure import Structure
 __all__ = [
     "Alignment",
     "Assignment",
+    "DependencyTree",
     "KSubsets",
     "OneOf",
     "Sequence",

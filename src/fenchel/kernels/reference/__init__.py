@@ -23,6 +23,10 @@ from fenchel.kernels.reference._groups import fusedmax, oscarmax
 from fenchel.kernels.reference._k_subsets import k_subsets_best_parts, k_subsets_log_partition
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
+from fenchel.kernels.reference._projective_tree import (
+    projective_tree_best_parts,
+    projective_tree_log_partition,
+)
 from fenchel.kernels.reference._renyimax import renyimax
 from fenchel.kernels.reference._sequence import sequence_best_parts, sequence_parts
 from fenchel.kernels.reference._sequence_dp import (
@@ -33,6 +37,7 @@ from fenchel.kernels.reference._sequence_dp import (
 )
 from fenchel.kernels.reference._sparse import sparse_entmax
 from fenchel.kernels.reference._sq_pnorm_max import sq_pnorm_max
+from fenchel.kernels.reference._tree import tree_best_parts, tree_log_partition
 
 __all__ = [
     "alignment_argmax",
@@ -50,6 +55,8 @@ __all__ = [
     "k_subsets_log_partition",
     "normmax",
     "oscarmax",
+    "projective_tree_best_parts",
+    "projective_tree_log_partition",
     "renyimax",
     "rows_of",
     "sequence_best_parts",
@@ -62,4 +69,6 @@ __all__ = [
     "sq_pnorm_max",
     "times_matrix",
     "transpose",
+    "tree_best_parts",
+    "tree_log_partition",
 ]

@@ -7,6 +7,7 @@
 //   Scaled<T>       T with an exponent of its own: any range
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -42,8 +43,9 @@ inline double power_of_two(int64_t exponent) {  // of a normal number
   return out;
 }
 
-// m * 2^e with 1 <= m < 2, or m = 0. The exponent is a whole number in a double: it does not overflow.
-constexpr double kExponentOfZero = -1e300;
+// m * 2^e with 1 <= m < 2 (about 1 if e has no room for less), or m = 0. The exponent is a whole
+// number in a double: it does not overflow.
+constexpr double kExponentOfZero = -std::numeric_limits<double>::infinity();
 
 template <class T>
 struct Scaled {
@@ -51,14 +53,23 @@ struct Scaled {
   double e = kExponentOfZero;
 };
 
+// m * 2^(e + rest).
 template <class T>
-inline Scaled<T> normal(T m, double e) {
+inline Scaled<T> normal(T m, double e, double rest = 0) {
   const double value = value_of(m);
   if (value == 0) return {T{}, kExponentOfZero};
   int64_t bits;
   std::memcpy(&bits, &value, sizeof bits);
-  const int64_t shift = ((bits >> 52) & 0x7ff) - 1023;
-  return {m * power_of_two(-shift), e + static_cast<double>(shift)};
+  const double moved = e + (static_cast<double>(((bits >> 52) & 0x7ff) - 1023) + rest);
+  const int64_t shift = static_cast<int64_t>(moved - e - rest);  // an e above 2^53 absorbs it
+  return {m * power_of_two(-shift), moved};
+}
+
+// a + b and what it rounds away, which only exponents above 2^53 do; such have no better digits.
+inline double sum_of_exponents(double a, double b, double* rest) {
+  const double sum = a + b, of_b = sum - a;
+  *rest = std::min(std::max((a - (sum - of_b)) + (b - of_b), -900.0), 900.0);
+  return sum;
 }
 
 template <class T>
@@ -70,11 +81,15 @@ inline Scaled<T> operator+(Scaled<T> a, Scaled<T> b) {
 }
 template <class T>
 inline Scaled<T> operator*(Scaled<T> a, Scaled<T> b) {
-  return normal<T>(a.m * b.m, a.e + b.e);
+  double rest;
+  const double e = sum_of_exponents(a.e, b.e, &rest);
+  return normal<T>(a.m * b.m, e, rest);
 }
 template <class T>
 inline Scaled<T> operator/(Scaled<T> a, Scaled<T> b) {
-  return normal<T>(a.m / b.m, a.e - b.e);
+  double rest;
+  const double e = sum_of_exponents(a.e, -b.e, &rest);
+  return normal<T>(a.m / b.m, e, rest);
 }
 
 template <class T>

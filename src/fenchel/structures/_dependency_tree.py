@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel import kernels
+from fenchel._checks import FenchelError, check_scores
+from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._sizes import check_sizes
+from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures._tree_sums import TreeLogPartition, TreeMarginals
+
+
+class DependencyTree(BuiltIn):
+    r"""Dependency trees of a sentence: every word has one head, and all paths lead to the root.
+
+    .. math:: \mathcal Y = \{ y \in \{0, 1\}^{n \times (n + 1)} :
+        \textstyle\sum_h y_{mh} = 1, \text{ no cycles} \}
+
+    Scores are (*batch, n, n + 1) and so are means: the row is the word, the column its head, column
+    0 the root and column j + 1 word j. A word's own column is ignored, whatever it holds: its mean
+    is 0. ``lengths`` (*batch) are numbers of words; column 0 and as many columns after it count.
+    A target is a list of heads (*batch, n), 0 being the root; padding may hold anything.
+
+    The best tree is found by contracting cycles (Chu & Liu, Edmonds) in :math:`O(n^2)`, and the sum
+    over all trees by eliminating words from the Laplacian of the matrix-tree theorem without a
+    subtraction, in :math:`O(n^3)`; both exactly, for one root or several. Projective trees have
+    Eisner's dynamic program, in :math:`O(n^3)`.
+
+    Args:
+        single_root: exactly one word hangs on the root; else one or more.
+        projective: no two arcs cross when the root stands left of the words.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0, 2, 0], [0.5, 3, 0, 1], [2.0, 0, 1.5, 0]])
+        >>> DependencyTree().argmax(scores)  # the first word is the root, 2 hangs on 1, 3 on 2
+        tensor([[1., 0., 0., 0.],
+                [0., 1., 0., 0.],
+                [0., 0., 1., 0.]])
+        >>> DependencyTree(single_root=False).argmax(scores)
+        tensor([[1., 0., 0., 0.],
+                [0., 1., 0., 0.],
+                [1., 0., 0., 0.]])
+
+    References:
+        McDonald, Pereira, Ribarov & Hajič. Non-projective Dependency Parsing using Spanning Tree
+        Algorithms. EMNLP 2005. Koo, Globerson, Carreras & Collins. Structured Prediction Models via
+        the Matrix-Tree Theorem. EMNLP 2007. Eisner. Three New Probabilistic Models for Dependency
+        Parsing. COLING 1996.
+    """
+
+    event_dim = 2
+    smoothings = ("entropy",)
+
+    def __init__(self, single_root: bool = True, projective: bool = False) -> None:
+        for name, value in (("single_root", single_root), ("projective", projective)):
+            if not isinstance(value, bool):
+                raise FenchelError(
+                    f"DependencyTree: `{name}` must be True or False; got {value!r}."
+                )
+        self.single_root = single_root
+        self.projective = projective
+
+    def enumerate(self, n: int) -> Iterator[tuple[int, ...]]:
+        """All members as lists of parts, for ``n`` words; part = word * (n + 1) + head."""
+        for heads in itertools.product(range(n + 1), repeat=n):
+            if _wrong(torch.tensor([heads]), self.single_root, self.projective) is None:
+                yield tuple(word * (n + 1) + head for word, head in enumerate(heads))
+
+    def __repr__(self) -> str:
+        return f"DependencyTree(single_root={self.single_root}, projective={self.projective})"
+
+    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+        check_scores(name, scores, -1)
+        if scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] + 1 or scores.shape[-2] < 1:
+            raise FenchelError(
+                f"{name}: expected `scores` of shape (*batch, n, n + 1), a row a word and a column "
+                f"a head with the root first, but got {tuple(scores.shape)}."
+            )
+        n = scores.shape[-2]
+        batch_shape = scores.shape[:-2]
+        sizes = check_sizes(name, lengths, batch_shape, (n,))
+        words, heads = torch.arange(n).unsqueeze(1), torch.arange(n + 1)
+        inside = (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2)) & (heads != words + 1)
+        cube = to_flat(masked(name, scores, mask)).reshape(-1, n, n + 1)
+        cube = torch.where(inside, cube, 0.0)  # the rest may hold anything
+        flat = cube.reshape(-1, n * (n + 1))
+        check_values(name, flat)
+        headless = ~((cube.detach() > -math.inf) & inside).any(2) & inside.any(2)
+        if bool(headless.any()):
+            row = int(headless.any(1).long().argmax())
+            raise FenchelError(
+                f"{name}: expected a finite score for at least one head of every word, but word "
+                f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
+            )
+        return Problem(
+            scores=flat,
+            n_unary=n * (n + 1),
+            sizes=sizes,
+            layout=(n, int(self.single_root)),
+            batch_shape=batch_shape,
+            dtype=scores.dtype,
+            device=scores.device,
+            restore=lambda means: means.reshape(scores.shape),
+        )
+
+    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+        n = problem.layout[0]
+        shape = (*problem.batch_shape, n)
+        is_index = isinstance(target, Tensor) and not target.is_floating_point()
+        if not is_index or target.dtype == torch.bool or target.shape != shape:
+            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            raise FenchelError(
+                f"{name}: expected `target` to hold the head of every word (0 is the root), an "
+                f"integer tensor of shape {shape}, but got {got}."
+            )
+        words = torch.arange(n)
+        inside = words < problem.sizes
+        heads = target.detach().long().cpu().reshape(-1, n)
+        if bool((inside & ((heads < 0) | (heads > problem.sizes))).any()):
+            raise FenchelError(
+                f"{name}: expected heads between 0 (the root) and the number of words in `target`, "
+                "but one is out of range."
+            )
+        # Padding as a row of words, each on the one before: it adds no root, cycle or crossing.
+        heads = torch.where(inside, heads, words)
+        wrong = _wrong(heads, self.single_root, self.projective)
+        if wrong is not None:
+            raise FenchelError(f"{name}: expected `target` to hold trees of {self!r}, but {wrong}.")
+        return torch.where(inside, words * (n + 1) + heads, -1)
+
+    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        if omega not in self.smoothings:
+            raise FenchelError(self._no_smoothing(omega))
+        value = TreeLogPartition.apply(
+            problem.scores / gamma, self.projective, problem.layout, problem.sizes
+        )
+        none = value.detach() == -math.inf
+        if bool(none.any()):
+            raise FenchelError(self._infeasible(int(none.long().argmax())))
+        return gamma * value
+
+    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        if omega not in self.smoothings:
+            raise FenchelError(self._no_smoothing(omega))
+        mean = TreeMarginals.apply(
+            problem.scores / gamma, self.projective, problem.layout, problem.sizes
+        )
+        none = mean.detach().sum(1) == 0  # with a tree, as many arcs as words
+        if bool(none.any()):
+            raise FenchelError(self._infeasible(int(none.long().argmax())))
+        return mean
+
+    def _sample(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        # The head of one word after the other, each from its marginals given those drawn before.
+        words = problem.layout[0]
+        self._smoothed_argmax(problem, "entropy", temperature)  # refuses what has no tree
+        sizes = problem.sizes.repeat(n, 1)
+        scores = (problem.scores.detach() / temperature).repeat(n, 1)
+        parts = torch.empty(len(scores), words, dtype=torch.int64)
+        for word in range(words):
+            own = slice(word * (words + 1), (word + 1) * (words + 1))
+            mean = kernels.tree_marginals(self.projective, scores, problem.layout, sizes)[:, own]
+            there = sizes[:, 0] > word
+            mean = torch.where(there.unsqueeze(1), mean, 1.0)
+            head = torch.multinomial(mean, 1, generator=generator)
+            others = torch.arange(words + 1) != head
+            scores[:, own] = torch.where(others & there.unsqueeze(1), -math.inf, scores[:, own])
+            parts[:, word] = torch.where(there, word * (words + 1) + head[:, 0], -1)
+        return parts.reshape(n, -1, words)
+
+    def _native_kind(self, problem: Problem) -> str:
+        return "projective_tree" if self.projective else "tree"
+
+    def _infeasible(self, row: int) -> str:
+        return (
+            f"{self!r}: instance {row} of the batch has no tree with a finite score; too much is "
+            "masked."
+        )
+
+
+def _wrong(heads: Tensor, single_root: bool, projective: bool) -> str | None:
+    """What keeps heads (instances, n) from being trees, or None."""
+    count, n = heads.shape
+    tokens = torch.arange(1, n + 1)
+    above = torch.cat((heads.new_zeros(count, 1), heads), 1)
+    for _ in range(n.bit_length()):  # the head's head, four up, eight up ...
+        above = above.gather(1, above)
+    if bool((above > 0).any()):
+        return "one has a cycle"
+    if single_root and bool(((heads == 0).sum(1) != 1).any()):
+        return "one has several roots"
+    if projective:
+        low, high = torch.minimum(heads, tokens), torch.maximum(heads, tokens)
+        a_low, a_high, b_low, b_high = (
+            low.unsqueeze(1),
+            high.unsqueeze(1),
+            low.unsqueeze(2),
+            high.unsqueeze(2),
+        )
+        if bool(((a_low < b_low) & (b_low < a_high) & (a_high < b_high)).any()):
+            return "arcs of one cross"
+    return None
