@@ -63,7 +63,9 @@ def active_set(
     """
     if choose_backend(scores) != "native":
         return None
-    return _native_active_set.active_set(kind, scores, n_unary, layout, sizes, max_iter, tol, complete)
+    return _native_active_set.active_set(
+        kind, scores, n_unary, layout, sizes, max_iter, tol, complete
+    )
 
 
 def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:

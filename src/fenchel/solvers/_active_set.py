@@ -173,14 +173,12 @@ def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
 
     The solution may need fewer (all scores equal, say), or some weights may be too small to be
     found. The face's other members are the best ones for slopes that are pushed a little across the
-    members' hull, in which the solution lies. Once a random push finds none, there is none: a linear
-    function whose maximum over a face is inside of it is constant there.
+    members' hull, in which the solution lies. Once a random push finds none, there is none: a
+    linear function whose maximum over a face is inside of it is constant there.
     """
     if len(run.lists) < 2:  # a corner of the polytope: it does not move
         return
-    noise = torch.rand(
-        run.n_unary, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    noise = torch.rand(run.n_unary, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     noise, slopes, least = 2 * noise - 1, run.slopes(), 16 * run.tol
     push = max(1e-7, 64 * least)
     for _ in range(run.max_iter - run.iterations):
