@@ -14,8 +14,8 @@ _ORACLES: dict[str, Callable[[Tensor, tuple[int, ...], Tensor], Tensor]] = {
     "alignment": reference.alignment_best_parts,
     "assignment": reference.assignment_best_parts,
     "k_subsets": reference.k_subsets_best_parts,
-    "sequence": reference.sequence_best_parts,
     "projective_tree": reference.projective_tree_best_parts,
+    "sequence": reference.sequence_best_parts,
     "tree": reference.tree_best_parts,
 }
 
@@ -30,8 +30,8 @@ def best_parts(kind: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor
         sizes: (instances, k) int64.
 
     Returns:
-        Lists of parts, with -1 in the places that are left; -2 in the first place where no
-        structure has a finite score.
+        Lists of parts, with -1 in the places that are left; -2 in the first place where no structure
+        has a finite score.
     """
     if choose_backend(scores) == "native":
         return _native_structures.best_parts(kind, scores, layout, sizes)
