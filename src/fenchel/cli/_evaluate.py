@@ -74,7 +74,11 @@ def _print_table(scores: dict[str, float], count: int, title: str) -> None:
     purpose = "a table"
     console = require("rich.console", extra="train", purpose=purpose).Console()
     table = require("rich.table", extra="train", purpose=purpose).Table(
-        title=f"{title}: {count:,} examples", title_justify="left", box=None, pad_edge=False
+        title=f"{title}: {count:,} examples",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        show_header=False,
     )
     table.add_column("")
     table.add_column("", justify="right")

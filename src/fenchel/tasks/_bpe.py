@@ -19,9 +19,9 @@ class BPE:
 
     Example:
         >>> from fenchel.tasks import BPE
-        >>> bpe = BPE.learn(["low lower lowest", "new newer newest"], 280)
+        >>> bpe = BPE.learn(["low lower lowest", "new newer newest"], 267)
         >>> bpe.names(bpe.encode("lower"))
-        [' low', 'er']
+        [' lo', 'wer']
         >>> bpe.decode(bpe.encode("Ω never seen"))
         'Ω never seen'
     """
