@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from fenchel.cli._demo_pictures import draw_pictures
 from fenchel.cli._demo_report import choose_unsure, show_unsure
 from fenchel.decoding import Certificate, Hypothesis, SearchResult, Trace, TraceStep
 from fenchel.models import EOS
-from fenchel.tasks import Example, Inflection
+from fenchel.tasks import Example, Inflection, open_run
 
 pytest.importorskip("lemminflect")
 pytest.importorskip("pymorphy3")
@@ -70,6 +71,17 @@ def test_pictures(tmp_path):
     paths = draw_pictures(TASK, [(EXAMPLES[0], result(0.75, 0.25))], tmp_path)
     assert [path.name for path in paths] == ["beam-1.png", "attention-1.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_steps_fit_the_time(trained):
+    from fenchel.cli._demo_pace import affordable_steps
+
+    run = open_run(trained[0])
+    before = torch.get_rng_state()
+    assert affordable_steps(run, 10_000, 0.001) < affordable_steps(run, 10_000, 1.0)
+    assert affordable_steps(run, 50, 60.0) == 50
+    assert affordable_steps(run, 50, 1e-9) == 1
+    assert (torch.get_rng_state() == before).all()
 
 
 def test_short_demo(tmp_path, fenchel):

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fenchel._compat import require
+from fenchel.cli._demo_pace import affordable_steps
 from fenchel.cli._demo_pictures import draw_pictures
 from fenchel.cli._demo_report import choose_unsure, show_next, show_scores, show_unsure
 from fenchel.decoding import SearchResult
@@ -45,8 +46,8 @@ class Trial:
     """One model of the comparison: how fast it learned, and what it says of words it never saw."""
 
     run: Run
+    steps: int
     tokens_per_second: float
-    seconds: float
     predictions: list[tuple[Example, SearchResult]]
     scores: dict[str, float]
 
@@ -62,8 +63,8 @@ def demo(
 
     Args:
         out: Directory for data, models and pictures.
-        steps: Updates of each model.
-        minutes: Stop each training after so long, whatever its steps.
+        steps: Updates of each model; fewer on a machine that is too slow for them.
+        minutes: The time for each training.
         lemmas: Lemmas to train on, in each language.
     """
     console = require("rich.console", extra="demo", purpose="the demo").Console(highlight=False)
@@ -75,7 +76,10 @@ def demo(
         "[i]all[/] forms that the model holds possible, and prove that it missed none."
     )
     files = _write_data(console, out / "data", lemmas)
-    trials = {name: _trial(console, name, out / name, files, steps, minutes) for name in _MODELS}
+    trials: dict[str, Trial] = {}
+    for name in _MODELS:
+        trials[name] = _trial(console, name, out / name, files, steps, minutes)
+        steps = trials[name].steps  # as many for the other
     show_scores(console, {_MODELS[name]: trial for name, trial in trials.items()})
     sparse = trials["entmax"]
     unsure = choose_unsure(sparse.predictions)
@@ -114,6 +118,9 @@ def _trial(
     settings += [f"train.max_steps={steps}", f"train.max_minutes={minutes}"]
     run = start_run(directory, "inflection", data, settings=settings)
     console.print(f"\n[b]Training[/]  {_MODELS[name]} attention and output", soft_wrap=True)
+    with console.status("timing a few updates …"):
+        train = replace(run.config.train, max_steps=affordable_steps(run, steps, minutes))
+        run = replace(run, config=replace(run.config, train=train))
     result = train_run(run)
     console.print(
         f"          {result.step} updates in {result.seconds:.0f} s, "
@@ -126,4 +133,4 @@ def _trial(
     answers = [run.task.decode(result.best.tokens) for _, result in found]
     scores = run.task.score(examples, answers)
     scores |= search_statistics([result for _, result in found])
-    return Trial(run, result.tokens_per_second, result.seconds, found, scores)
+    return Trial(run, train.max_steps or steps, result.tokens_per_second, found, scores)
