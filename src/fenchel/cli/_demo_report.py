@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -119,11 +122,19 @@ def show_next(console: Any, paths: Sequence[Path], out: Path, seconds: float) ->
     if paths:
         console.print("[b]Pictures[/]  " + "\n          ".join(map(str, paths)), soft_wrap=True)
     console.print(
-        f"\n[b]Try[/]       printf 'withdraw\\tV;V.PTCP;PST\\n' | fenchel predict "
+        f"\n[b]Try[/]       printf 'withdraw\\tV;V.PTCP;PST\\n' | {_command()} predict "
         f"--run {out / 'entmax'} --language english --nbest 5",
         soft_wrap=True,
     )
     console.print(f"\n[dim]{seconds:.0f} s in all.[/]")
+
+
+def _command() -> str:
+    """How the shell finds ``fenchel``: by its path, if the environment is not active."""
+    script = Path(sys.executable).with_name("fenchel")
+    if shutil.which("fenchel") or not script.exists():
+        return "fenchel"
+    return os.path.relpath(script)
 
 
 def _rich(module: str) -> Any:
