@@ -30,8 +30,8 @@ def best_parts(kind: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor
         sizes: (instances, k) int64.
 
     Returns:
-        Lists of parts, with -1 in the places that are left; -2 in the first place where no structure
-        has a finite score.
+        Lists of parts, with -1 in the places that are left; -2 in the first place where no
+        structure has a finite score.
     """
     if choose_backend(scores) == "native":
         return _native_structures.best_parts(kind, scores, layout, sizes)

@@ -157,7 +157,7 @@ class TreeElimination {
   // lower order.
   T pivot(const T* columns, const T* root, int64_t word, int64_t count) {
     for (int64_t j = 0; j < count; ++j) shares_[j] = columns[j * room_ + word];
-    const T sum = sum_of(shares_.data(), count);
+    const T sum = entries_sum(shares_.data(), count);
     return block_.single_root ? sum : sum + root[word];
   }
 

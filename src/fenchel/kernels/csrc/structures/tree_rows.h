@@ -100,13 +100,13 @@ inline void add_outer(T* columns, int64_t count, int64_t stride, const T* throug
 }
 
 template <class T>
-inline T sum_of(const T* x, int64_t n) {
+inline T entries_sum(const T* x, int64_t n) {
   T sum{};
   for (int64_t i = 0; i < n; ++i) sum = sum + x[i];
   return sum;
 }
 
-inline double sum_of(const double* x, int64_t n) {
+inline double entries_sum(const double* x, int64_t n) {
   constexpr int lanes = kLanes<double>;
   Vec<double> sum = splat(0.0);
   int64_t i = 0;
