@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_positive
@@ -38,15 +40,17 @@ class SparseMAP(StructuredRegularizer):
         >>> omega.predict(torch.tensor([0.5, 0.4, 0.3, -2.0]))
         tensor([0.7667, 0.6667, 0.5667, 0.0000])
         >>> answer = omega.solve(torch.tensor([0.5, 0.4, 0.3, -2.0]))
-        >>> int(answer.sizes)
-        3
+        >>> answer.sizes, answer.iterations, answer.converged
+        (tensor(3), tensor(2), tensor(True))
+        >>> answer.structure(0), answer.weights[0]
+        (tensor([1., 1., 0., 0.]), tensor(0.4333, dtype=torch.float64))
 
     References:
         Niculae, Martins, Blondel & Cardie. SparseMAP: Differentiable Sparse Structured Inference.
         ICML 2018.
     """
 
-    def __init__(self, structure: Structure, *, max_iter: int = 1000, tol: float = 1e-9) -> None:
+    def __init__(self, structure: Structure, *, max_iter: int = 10_000, tol: float = 1e-12) -> None:
         super().__init__(structure)
         self.max_iter = check_int("SparseMAP", "max_iter", max_iter)
         if self.max_iter < 1:
@@ -74,7 +78,19 @@ class SparseMAP(StructuredRegularizer):
             mask: boolean, True where a part may be used.
         """
         problem = self.structure._problem(self._named("solve"), scores, lengths, mask)
-        return sparse_map(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+        with torch.no_grad():
+            found = sparse_map(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+        batch = problem.batch_shape
+        return replace(
+            found,
+            means=problem.means(found.means),
+            structures=found.structures.reshape(*batch, *found.structures.shape[1:]),
+            weights=found.weights.reshape(*batch, found.weights.shape[1]),
+            gap=found.gap.reshape(batch),
+            iterations=found.iterations.reshape(batch),
+            status=found.status.reshape(batch),
+            problem=problem,
+        )
 
     def _mean(self, problem: Problem) -> Tensor:
         return sparse_map_means(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
