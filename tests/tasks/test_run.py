@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fenchel import FenchelError
@@ -73,7 +75,13 @@ def test_resume_may_name_other_files(tmp_path, data):
     kept = resume_run(tmp_path / "run", "inflection", DataConfig(), ["train.max_epochs=2"])
     assert kept.config.data == data and kept.config.train.max_epochs == 2
     moved = resume_run(tmp_path / "run", "inflection", DataConfig(("elsewhere",)), [])
-    assert moved.config.data == DataConfig(("elsewhere",), data.dev)
+    assert moved.config.data == DataConfig((str(Path.cwd() / "elsewhere"),), data.dev)
+
+
+def test_files_are_found_from_elsewhere(tmp_path, data, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    near = DataConfig(("x-train",), ("x-train",))
+    assert start_run(tmp_path / "run", "inflection", near).config.data == data
 
 
 def test_no_checkpoint_yet(tmp_path, data):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ def start_run(
         missing = "--dev" if data.train else "--train"
         raise FenchelError(f"{missing}: expected at least one file, but got none.")
     kind = TASKS[task]
+    data = _absolute(data)
     config = replace(override(default_config(kind, model), settings), data=data)
     examples = list(kind.read_gold(data.train, data.language))
     for _ in kind.read_gold(data.dev, data.language):
@@ -53,7 +55,7 @@ def resume_run(directory: Path, task: str, data: DataConfig, settings: Sequence[
     """Open a run to go on with; files that are not named are those it was started with."""
     run = open_run(directory, task)
     config = override(run.config, settings)
-    kept = {name: value for name, value in vars(data).items() if value}
+    kept = {name: value for name, value in vars(_absolute(data)).items() if value}
     return replace(run, config=replace(config, data=replace(config.data, **kept)))
 
 
@@ -94,6 +96,12 @@ def train_run(
         show_progress=show_progress,
     )
     return trainer.run(resume=resume)
+
+
+def _absolute(data: DataConfig) -> DataConfig:
+    """Files by their whole paths: a run may be resumed from elsewhere."""
+    train, dev = (tuple(map(os.path.abspath, paths)) for paths in (data.train, data.dev))
+    return replace(data, train=train, dev=dev)
 
 
 def _limit(config: RunConfig) -> int | None:
