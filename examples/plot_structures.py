@@ -58,7 +58,7 @@ def trees() -> Figure:
     """A sparse set of trees, its mean, and the marginals of all trees."""
     scores, tree = arc_scores(), fy.DependencyTree()
     sparse = fy.SparseMAP(tree)
-    figure = Figure(figsize=(10, 6.6), layout="constrained")
+    figure = Figure(figsize=(10, 6.2), layout="constrained")
     panels = figure.subplots(2, 2)
     plot_trees(fy.MAP(tree).predict(scores), SENTENCE, ax=panels[0, 0])
     panels[0, 0].set_title("MAP: the best tree", loc="left")
@@ -135,8 +135,8 @@ def sequence() -> Figure:
     tags = ["noun", "verb", "prep.", "det."]
     emissions = torch.tensor(
         [
-            [1.0, 0.5, -1.0, -1.0],
-            [0.6, 0.9, -1.0, -1.0],
+            [1.0, 0.1, -1.0, -1.0],
+            [0.9, 0.9, -1.0, -1.0],
             [-1.0, 0.5, 0.8, -1.0],
             [-1.0, -1.0, -0.5, 1.5],
             [1.2, -0.5, -1.0, -1.0],
@@ -145,7 +145,7 @@ def sequence() -> Figure:
     )
     transitions = torch.tensor(  # [from, to]
         [
-            [0.2, 0.6, 0.3, -0.5],
+            [0.4, 0.6, 0.3, -0.5],
             [0.3, -0.8, 0.4, 0.4],
             [0.2, -0.8, -1.0, 0.5],
             [0.8, -1.0, -1.0, -1.0],
@@ -174,10 +174,11 @@ def subsets() -> Figure:
     for axes, kind in zip(figure.subplots(1, 2), (fy.SparseMAP, fy.Marginals), strict=True):
         means = torch.stack([kind(fy.KSubsets(k)).predict(scores) for k in (1, 2, 3, 4)])
         alone = torch.arange(len(items)).expand(4, -1)  # equal weights are no groups here
-        plot_attention(means, [f"{k} of 7" for k in (1, 2, 3, 4)], items, groups=alone, ax=axes)
+        names = [f"{k} of 7" for k in (1, 2, 3, 4)]
+        plot_attention(means, names, items, groups=alone, top=1.0, ax=axes)
         for k, row in enumerate(means.tolist()):
             for item, mean in enumerate(row):
-                colour = "white" if mean > 0.6 else "#333333"
+                colour = "white" if mean > 0.5 else "#333333"
                 text = "0" if mean == 0 else "1" if mean == 1 else f"{mean:.2f}"
                 axes.text(
                     item + 0.5, k + 0.5, text, ha="center", va="center", fontsize=8, color=colour

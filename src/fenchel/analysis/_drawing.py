@@ -78,12 +78,11 @@ def bare(axes: Any) -> None:
         spine.set_visible(False)
 
 
-def shades(values: Tensor, cmap: str, top: float | None = None) -> Any:
-    """Colours (..., 4) of weights up to ``top``, by default the largest: grey is exactly 0."""
+def shades(values: Tensor, cmap: str, top: float) -> Any:
+    """Colours (..., 4) of weights, the darkest for ``top``; grey is exactly 0."""
     import matplotlib
     from matplotlib.colors import to_rgba
 
-    top = max(float(values.max()) if top is None else top, 1e-12)
-    colours = matplotlib.colormaps[cmap]((0.15 + 0.85 * values / top).numpy())
+    colours = matplotlib.colormaps[cmap]((0.15 + 0.85 * values / max(top, 1e-12)).numpy())
     colours[(values == 0).numpy()] = to_rgba(GREY)
     return colours

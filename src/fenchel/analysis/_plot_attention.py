@@ -19,6 +19,7 @@ def plot_attention(
     keys: Sequence[str] | None = None,
     *,
     groups: Tensor | None = None,
+    top: float | None = None,
     ax: Any = None,
     cmap: str = "Blues",
 ) -> Any:
@@ -34,6 +35,7 @@ def plot_attention(
         keys: names of the columns.
         groups: which keys each query fuses, integers of the shape of ``weights`` (equal numbers in
             a row are one group); by default, nonzero weights that are equal.
+        top: the weight of the darkest colour; by default the largest one of the matrix.
         ax: matplotlib axes to draw on; by default those of a new figure.
         cmap: matplotlib's name for the colours.
 
@@ -55,8 +57,8 @@ def plot_attention(
     check_names(_NAME, "keys", keys, columns)
     from matplotlib.patches import Rectangle
 
-    colours = shades(values, cmap)
-    top = max(float(values.max()), 1e-12)
+    top = float(values.max()) if top is None else top
+    colours = shades(values, cmap, top)
     for i in range(rows):
         for j in range(columns):
             axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colours[i, j], edgecolor="none"))

@@ -86,7 +86,7 @@ def _spread(count: int, tall: float) -> list[float]:
 
 def _label(axes: Any, start: float, end: float, weight: float) -> None:
     """Near the left, where lines from one name have parted and those of others are far."""
-    at = 0.22
+    at = 0.17
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     axes.text(
         at,

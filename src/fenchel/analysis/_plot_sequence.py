@@ -31,9 +31,9 @@ def plot_sequence(
 ) -> Any:
     """Draw mean tags as a lattice: a column of circles for each token, one circle for each tag.
 
-    A small grey circle is a tag whose weight is exactly 0; others have their weight as area and
-    colour, and in writing. With means of transitions for each position there are lines as well,
-    where these are above 0.
+    A small grey circle is a tag whose weight is exactly 0; the larger and darker another one, the
+    more weight its tag has, which is also written on it. With means of transitions for each
+    position there are lines as well, where these are above 0.
 
     Args:
         means: (T, K), as ``predict`` of a :class:`fenchel.Sequence` gives them, or a
@@ -79,7 +79,7 @@ def plot_sequence(
             axes.scatter(
                 [t],
                 [i],
-                s=60 if weight == 0 else 130 + 470 * weight,
+                s=60 if weight == 0 else 270 + 330 * weight,
                 color=[colours[t, i]],
                 edgecolors=GREY if weight == 0 else PALETTE[0],
                 linewidths=0.8,
@@ -92,8 +92,8 @@ def plot_sequence(
                     written(round(weight, 9)),
                     ha="center",
                     va="center",
-                    fontsize=7.5,
-                    color="white" if weight > 0.6 else INK,
+                    fontsize=7,
+                    color="white" if weight > 0.5 else INK,
                     zorder=3,
                 )
     axes.set_xlim(-0.5, positions - 0.5)

@@ -155,7 +155,7 @@ def _draw_trees(
     if len(trees) > 1:
         handles.append(Line2D([], [], color=INK, linewidth=2.4, label="in all trees"))
     axes.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=4, frameon=False
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.04), ncols=2, frameon=False
     )
 
 
@@ -179,12 +179,13 @@ def _arc(
     from matplotlib.path import Path
 
     if head == 0:
-        x = word + raised
+        x = word + 0.4 * raised
         path = Path([(x, top), (x, 0.0)])
         peak = (x, 0.78 * top)
     else:
         side = 1 if word > head - 1 else -1
-        start, end = head - 1 + side * (0.14 + 0.2 * raised), word - side * (0.08 - 0.2 * raised)
+        start = head - 1 + side * (0.2 + 0.4 * raised)
+        end = word - side * (0.03 + 0.4 * raised)
         high = _height(abs(word - head + 1)) + raised
         path = Path([(start, 0.0), (start, high), (end, high), (end, 0.0)], [1, 4, 4, 4])
         peak = ((start + end) / 2, 0.75 * high)
@@ -197,8 +198,8 @@ def _arc(
         color=colour,
         linestyle=dashes,
         linewidth=width,
+        alpha=min(1.0, 0.35 + 0.5 * width),
         capstyle="butt",
-        fill=False,
     )
     arrow.set_gid(f"{head}->{word + 1}")
     axes.add_patch(arrow)
