@@ -71,8 +71,15 @@ def draw_figures(app: Sphinx) -> None:
     import plot_losses
     import plot_maps
     import plot_regularized_attention
+    import plot_structures
 
-    galleries = (plot_maps, plot_losses, plot_language_model, plot_regularized_attention)
+    galleries = (
+        plot_maps,
+        plot_losses,
+        plot_language_model,
+        plot_regularized_attention,
+        plot_structures,
+    )
     for gallery in galleries:
         gallery.draw_all(HERE / "_static" / "figures")
 
