@@ -36,10 +36,11 @@ exclude_patterns = ["_build", "benchmarks.md"]  # the latter is part of performa
 nitpicky = True
 nitpick_ignore_regex = [
     # Names of Python and torch: without network there is no inventory to link them to.
-    (r"py:class", r"collections\.abc\.(Sequence|Callable)"),
+    (r"py:class", r"collections\.abc\.(Sequence|Callable|Iterator)"),
     (r"py:(class|func)", r"torch\.(Tensor|_C\.Generator|Size|softmax|nn\.Softmax)"),
     (r"py:(class|func)", r"torch\.distributions\..*"),
     (r"py:class", r"torch\.nn\.parameter\.Parameter|Tensor"),
+    (r"py:class", r"fenchel\.structures\._problem\.Problem"),  # what structures make for solvers
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 
@@ -92,6 +93,13 @@ def keep_sentences(
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
 
 
+def keep_stars(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """A star in (*batch, n) is part of a shape; it begins no emphasis."""
+    lines[:] = [re.sub(r"\((?=\*batch)", r"(\\", line) for line in lines]
+
+
 # Formulas become MathML, which browsers show by themselves: no script, no network.
 
 
@@ -120,3 +128,4 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", draw_figures)
     app.connect("autodoc-process-docstring", keep_sentences, priority=600)  # napoleon's is 500
+    app.connect("autodoc-process-docstring", keep_stars, priority=600)
