@@ -93,9 +93,7 @@ def keep_sentences(
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
 
 
-def keep_stars(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
-) -> None:
+def keep_stars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """A star in (*batch, n) is part of a shape; it begins no emphasis."""
     lines[:] = [re.sub(r"\((?=\*batch)", r"(\\", line) for line in lines]
 
