@@ -36,11 +36,15 @@ exclude_patterns = ["_build", "benchmarks.md"]  # the latter is part of performa
 nitpicky = True
 nitpick_ignore_regex = [
     # Names of Python and torch: without network there is no inventory to link them to.
-    (r"py:class", r"collections\.abc\.(Sequence|Callable|Iterator)"),
+    (r"py:class", r"collections\.abc\..*|pathlib\.Path"),
     (r"py:(class|func)", r"torch\.(Tensor|_C\.Generator|Size|softmax|nn\.Softmax)"),
     (r"py:(class|func)", r"torch\.distributions\..*"),
     (r"py:class", r"torch\.nn\.parameter\.Parameter|Tensor"),
-    (r"py:class", r"fenchel\.structures\._problem\.Problem"),  # what structures make for solvers
+    (r"py:class", r"torch\.nn\.modules\.module\.Module"),
+    # Types that are not public: what a caller does with them is said where they appear.
+    (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
+    (r"py:class", r"fenchel\.models\._global_attention\.Keys|fenchel\.training\._yaml\.Config"),
+    (r"py:class", r"fenchel\.structures\._problem\.Problem"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 
@@ -67,7 +71,7 @@ html_show_sphinx = False
 
 
 def draw_figures(app: Sphinx) -> None:
-    """The pictures come from the same code as those of ``make demo``."""
+    """The pictures come from the same code as those of ``make demo-maps``."""
     import plot_language_model
     import plot_losses
     import plot_maps

@@ -35,7 +35,8 @@ def plot_trees(
             gives: each tree has a colour and an entry in the legend, arcs that all trees share are
             dark.
         words: names of the words; by default their numbers, from 1.
-        instance: which instance of a :class:`fenchel.solvers.SparseDistribution`.
+        instance: which instance of a :class:`fenchel.solvers.SparseDistribution`; its batch counts
+            as flat.
         label_from: weights from here on are written on the arcs of a mean.
         ax: matplotlib axes to draw on; by default those of a new figure.
 
@@ -81,11 +82,14 @@ def _distribution(
     answer: SparseDistribution, instance: int
 ) -> tuple[Tensor, list[dict[tuple[int, int], float]]]:
     """Means (n, n + 1), and the trees: the weight of each arc (head, word)."""
-    instances, parts = answer.means.shape
-    if not 0 <= check_int(_NAME, "instance", instance) < instances:
+    lists = answer.structures.reshape(-1, *answer.structures.shape[-2:])
+    weights = answer.weights.detach().cpu().reshape(len(lists), -1)
+    if not 0 <= check_int(_NAME, "instance", instance) < len(lists):
         raise FenchelError(
-            f"{_NAME}: expected `instance` from 0 to {instances - 1}, but got {instance}."
+            f"{_NAME}: expected `instance` from 0 to {len(lists) - 1}, but got {instance}."
         )
+    flat = answer.means.detach().cpu().double().reshape(len(lists), -1)
+    parts = flat.shape[1]
     n = math.isqrt(parts)
     if parts != n * (n + 1):
         raise FenchelError(
@@ -93,12 +97,12 @@ def _distribution(
             f"{parts} parts."
         )
     trees = []
-    for members, weight in zip(answer.structures[instance], answer.weights[instance], strict=True):
+    for members, weight in zip(lists[instance], weights[instance].tolist(), strict=True):
         if weight > 0:
             inside = members[members >= 0].tolist()
-            trees.append({(p % (n + 1), p // (n + 1)): float(weight) for p in inside})
+            trees.append({(p % (n + 1), p // (n + 1)): weight for p in inside})
     trees.sort(key=lambda tree: -next(iter(tree.values())))
-    means = answer.means[instance].detach().cpu().reshape(n, n + 1)
+    means = flat[instance].reshape(n, n + 1)
     used = torch.zeros(n, n + 1, dtype=torch.bool)
     for tree in trees:
         for h, m in tree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_double, c_int, c_int64, c_void_p
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +16,13 @@ OMEGAS = ("entropy", "l2")
 
 _functions: dict[str, Callable[..., int]] = {}
 if LIBRARY is not None:
-    _head, _tail = [c_int, c_double, c_void_p], [c_int64, c_int64] + [c_void_p] * 3
-    LIBRARY.fenchel_alignment_smoothed.argtypes = [*_head, *_tail, c_void_p]
-    LIBRARY.fenchel_alignment_product.argtypes = [*_head, c_void_p, *_tail]
+    _head: list[Any] = [c_int, c_double]
+    LIBRARY.fenchel_alignment_smoothed.argtypes = (
+        _head + [c_void_p] + [c_int64] * 2 + [c_void_p] * 4
+    )
+    LIBRARY.fenchel_alignment_product.argtypes = (
+        _head + [c_void_p] * 2 + [c_int64] * 2 + [c_void_p] * 3
+    )
     _functions = {
         name: getattr(LIBRARY, f"fenchel_alignment_{name}") for name in ("smoothed", "product")
     }

@@ -26,7 +26,7 @@ class SmoothedMax(torch.autograd.Function):
         return values
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores, sizes, means = ctx.saved_tensors
         layout, omega, gamma = ctx.rest
         if torch.is_grad_enabled():  # a second derivative is wanted
@@ -50,7 +50,7 @@ class SmoothedArgmax(torch.autograd.Function):
         return means
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores, sizes = ctx.saved_tensors
         layout, omega, gamma = ctx.rest
         arguments = scores, grad, layout, sizes, omega, gamma

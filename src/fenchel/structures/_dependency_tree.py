@@ -85,19 +85,13 @@ class DependencyTree(BuiltIn):
         n = scores.shape[-2]
         batch_shape = scores.shape[:-2]
         sizes = check_sizes(name, lengths, batch_shape, (n,))
-        words, heads = torch.arange(n).unsqueeze(1), torch.arange(n + 1)
-        inside = (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2)) & (heads != words + 1)
+        inside = _arcs(n, None if lengths is None else sizes)
         cube = to_flat(masked(name, scores, mask)).reshape(-1, n, n + 1)
         cube = torch.where(inside, cube, 0.0)  # the rest may hold anything
         flat = cube.reshape(-1, n * (n + 1))
-        check_values(name, flat)
-        headless = ~((cube.detach() > -math.inf) & inside).any(2) & inside.any(2)
-        if bool(headless.any()):
-            row = int(headless.any(1).long().argmax())
-            raise FenchelError(
-                f"{name}: expected a finite score for at least one head of every word, but word "
-                f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
-            )
+        if not bool(flat.detach().sum().isfinite()):  # else there is nothing to find
+            check_values(name, flat)
+            _check_heads(name, cube.detach(), inside)
         return Problem(
             scores=flat,
             n_unary=n * (n + 1),
@@ -138,7 +132,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         value = TreeLogPartition.apply(
-            problem.scores / gamma, self.projective, problem.layout, problem.sizes
+            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = value.detach() == -math.inf
         if bool(none.any()):
@@ -149,7 +143,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         mean = TreeMarginals.apply(
-            problem.scores / gamma, self.projective, problem.layout, problem.sizes
+            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = mean.detach().sum(1) == 0  # with a tree, as many arcs as words
         if bool(none.any()):
@@ -184,6 +178,30 @@ class DependencyTree(BuiltIn):
             f"{self!r}: instance {row} of the batch has no tree with a finite score; too much is "
             "masked."
         )
+
+
+def _arcs(n: int, sizes: Tensor | None) -> Tensor:
+    """Where (instances or 1, n, n + 1) arcs are: inside the lengths, from a word to another one."""
+    words, heads = torch.arange(n).unsqueeze(1), torch.arange(n + 1)
+    others = (heads != words + 1).unsqueeze(0)
+    if sizes is None:
+        return others
+    return others & (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2))
+
+
+def _check_heads(name: str, scores: Tensor, inside: Tensor) -> None:
+    """Refuse (instances, n, n + 1) scores with a word that has no finite head."""
+    headless = ~((scores > -math.inf) & inside).any(2) & inside.any(2)
+    if bool(headless.any()):
+        row = int(headless.any(1).long().argmax())
+        raise FenchelError(
+            f"{name}: expected a finite score for at least one head of every word, but word "
+            f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
+        )
+
+
+def _cooled(problem: Problem, temperature: float) -> Tensor:
+    return problem.scores if temperature == 1 else problem.scores / temperature
 
 
 def _wrong(heads: Tensor, single_root: bool, projective: bool) -> str | None:

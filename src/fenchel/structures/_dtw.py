@@ -110,7 +110,7 @@ def soft_dtw_divergence(
         >>> x, y = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 2.0])
         >>> cost = lambda a, b: (a[:, None] - b).square()
         >>> soft_dtw_divergence(cost(x, y), cost(x, x), cost(y, y))
-        tensor(0.6310)
+        tensor(0.7359)
         >>> soft_dtw_divergence(cost(x, x), cost(x, x), cost(x, x))
         tensor(0.)
 

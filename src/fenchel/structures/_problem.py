@@ -54,6 +54,8 @@ class Problem:
     def score(self, parts: Tensor) -> Tensor:
         """The score (instances) of a structure each, given as a list of parts; differentiable."""
         inside = parts >= 0
+        if bool(inside.all()):  # most often; saves four passes
+            return self.scores.gather(1, parts).sum(1)
         return torch.where(inside, self.scores.gather(1, parts.clamp(min=0)), 0.0).sum(1)
 
 

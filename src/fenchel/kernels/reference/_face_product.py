@@ -12,9 +12,8 @@ def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
         matrix: (instances, members, members), Q.
         x: (instances, parts).
     """
-    count, members, longest = lists.shape
-    inside = (lists >= 0).reshape(count, -1)
-    places = lists.long().clamp(min=0).reshape(count, -1)
+    inside = (lists >= 0).flatten(1)
+    places = lists.long().clamp(min=0).flatten(1)
     slopes = torch.where(inside, x.gather(1, places), 0.0).reshape(lists.shape).sum(-1)
-    moved = (matrix @ slopes.unsqueeze(-1)).expand(lists.shape).reshape(count, -1)
+    moved = (matrix @ slopes.unsqueeze(-1)).expand(lists.shape).flatten(1)
     return torch.zeros_like(x).scatter_add(1, places, torch.where(inside, moved, 0.0))

@@ -1,0 +1,206 @@
+"""Checkpoints: safetensors and JSON in one directory each, and one pointer to the good ones.
+
+``run/checkpoints/step-00000120/`` holds ``model.safetensors``, ``optimizer.safetensors``,
+``random.safetensors`` and ``state.json``. It is written under another name and renamed into
+place; then ``run/checkpoints.json``, which names the latest and the best, is replaced. A process
+killed at any moment leaves the pointer at a complete checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from fenchel._checks import FenchelError
+from fenchel.training._errors import TrainingError
+from fenchel.training._files import DISK_FULL, replace_file, sync_directory, write_file
+from fenchel.training._tensors import pack, unpack
+
+FORMAT = 1
+POINTER = "checkpoints.json"
+GROUPS = ("model", "optimizer", "random")
+_PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds: tensors by group (model, optimizer, random) and a JSON state."""
+
+    path: Path
+    tensors: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+    def load_weights(self, model: nn.Module) -> None:
+        """Put the weights into ``model``, which must have the same names and shapes."""
+        try:
+            model.load_state_dict(self.tensors["model"])
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise FenchelError(
+                f"{self.path}: expected the weights of this model, but they are another's "
+                f"({reason}); build the model with the config of the run."
+            ) from error
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Args:
+        run_dir: of the run; created when the first checkpoint is saved.
+        keep: how many of the last ones to keep, beside the best.
+    """
+
+    def __init__(self, run_dir: Path, keep: int = 1) -> None:
+        self.run_dir = Path(run_dir)
+        self.directory = self.run_dir / "checkpoints"
+        self.keep = keep
+
+    def find(self, which: Literal["latest", "best"] = "latest") -> Path | None:
+        """Where the latest or the best checkpoint is, if there is one."""
+        name = self._pointer()[which]
+        return None if name is None else self.directory / name
+
+    def save(
+        self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, best: bool
+    ) -> Path:
+        """Write a checkpoint, point to it, then remove those that are no longer wanted."""
+        pointer = self._pointer()
+        try:
+            path = self._write(tensors, state)
+            kept = [*pointer["kept"], path.name][-self.keep :]
+            chosen = path.name if best else pointer["best"]
+            new = {"format": FORMAT, "latest": path.name, "best": chosen, "kept": kept}
+            replace_file(self.run_dir / POINTER, _json(new))
+        except OSError as error:
+            self._remove_all_but(self._pointer())  # read again: the new one may be in place
+            if error.errno in DISK_FULL:
+                raise TrainingError(
+                    f"the disk of {self.run_dir} is full; free some space and resume: "
+                    f"{self.describe_latest()} is kept."
+                ) from error
+            raise
+        self._remove_all_but(new)
+        return path
+
+    def load(
+        self, which: Literal["latest", "best"] = "latest", groups: Iterable[str] = GROUPS
+    ) -> Checkpoint:
+        """Read the latest or the best checkpoint; nothing is written, whatever is wrong with it."""
+        path = self.find(which)
+        if path is None:
+            raise FenchelError(
+                f"{self.run_dir}: expected a run with a {which} checkpoint, but there is none."
+            )
+        state = _read_json(path / "state.json")
+        _check_format(path / "state.json", state)
+        tensors = {group: _read_tensors(path / f"{group}.safetensors", state) for group in groups}
+        return Checkpoint(path, tensors, state)
+
+    def describe_latest(self) -> str:
+        """The latest checkpoint in words, for messages."""
+        path = self.find()
+        return "no checkpoint" if path is None else f"the checkpoint {path}"
+
+    def _pointer(self) -> dict[str, Any]:
+        path = self.run_dir / POINTER
+        if not path.exists():
+            return {"latest": None, "best": None, "kept": []}
+        pointer = _read_json(path)
+        _check_format(path, pointer)
+        if not {"latest", "best", "kept"} <= pointer.keys():
+            raise FenchelError(
+                f"{path}: expected the keys latest, best and kept, but got "
+                f"{', '.join(pointer)}; the file is damaged."
+            )
+        return pointer
+
+    def _write(self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
+        final = self._free_name(int(state["step"]))
+        partial = final.with_name(final.name + _PARTIAL)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        digests = {}
+        for group, named in tensors.items():
+            data = pack(named)
+            write_file(partial / f"{group}.safetensors", data)
+            digests[f"{group}.safetensors"] = hashlib.sha256(data).hexdigest()
+        write_file(partial / "state.json", _json({"format": FORMAT, **state, "sha256": digests}))
+        sync_directory(partial)
+        os.replace(partial, final)
+        sync_directory(self.directory)
+        return final
+
+    def _free_name(self, step: int) -> Path:
+        """A name that no checkpoint has: one at the same step may be the last good one."""
+        path, number = self.directory / f"step-{step:08d}", 1
+        while path.exists():
+            path, number = self.directory / f"step-{step:08d}.{number}", number + 1
+        return path
+
+    def _remove_all_but(self, pointer: Mapping[str, Any]) -> None:
+        """Remove what the pointer does not name, also what a killed process has left behind."""
+        wanted = {*pointer["kept"], pointer["latest"], pointer["best"]}
+        for path in self.directory.glob("step-*"):
+            if path.name not in wanted:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def load_checkpoint(
+    run_dir: str | Path, which: Literal["latest", "best"] = "best", *, weights_only: bool = True
+) -> Checkpoint:
+    """The best or the latest checkpoint of a run, to predict with or to look into.
+
+    Args:
+        run_dir: where the run is.
+        which: ``"best"`` by the validation metric, or ``"latest"``.
+        weights_only: leave out the optimizer's tensors and the states of the generators.
+    """
+    groups = ("model",) if weights_only else GROUPS
+    return CheckpointStore(Path(run_dir)).load(which, groups)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    if not isinstance(value, dict):
+        raise FenchelError(f"{path}: expected a JSON object, but got {type(value).__name__}.")
+    return value
+
+
+def _check_format(path: Path, value: Mapping[str, Any]) -> None:
+    if value.get("format") != FORMAT:
+        raise FenchelError(
+            f"{path}: expected checkpoint format {FORMAT}, but got {value.get('format')!r}; use "
+            f"the version of fenchel that wrote it, or start a new run in another directory."
+        )
+
+
+def _read_tensors(path: Path, state: Mapping[str, Any]) -> dict[str, Tensor]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _damaged(path, error) from error
+    if hashlib.sha256(data).hexdigest() != state.get("sha256", {}).get(path.name):
+        raise _damaged(path, "its SHA-256 is not the one in state.json")
+    return unpack(data)
+
+
+def _damaged(path: Path, reason: object) -> FenchelError:
+    return FenchelError(
+        f"{path}: expected a complete checkpoint, but the file is damaged or missing ({reason}); "
+        f"start a new run in another directory."
+    )

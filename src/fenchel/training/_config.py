@@ -1,0 +1,158 @@
+"""What a training run does, as one flat dataclass whose fields explain themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fenchel._checks import FenchelError
+
+
+def _field(default: Any, text: str, *, frozen: bool = True) -> Any:
+    """A field with its help text. ``frozen`` is False where a resumed run may change it."""
+    return dataclasses.field(default=default, metadata={"help": text, "frozen": frozen})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. Every field has its help text in ``metadata["help"]``, as the YAML shows it.
+
+    ``None`` always means "off" or "no limit". A resumed run keeps what decides the weights
+    (batches, optimizer, schedule, seed); limits, logging and what is kept may change.
+
+    Example:
+        >>> TrainConfig(learning_rate=0.01, max_epochs=3).schedule
+        'plateau'
+    """
+
+    batch_unit: Literal["sentences", "tokens"] = _field(
+        "sentences", "What batch_size counts: sentences, or tokens with padding."
+    )
+    batch_size: int = _field(64, "Size of a batch, in units of batch_unit.")
+    bucket_window: int = _field(
+        2048, "Examples sorted by length together, so that a batch has little padding; 1 = none."
+    )
+    optimizer: Literal["adam", "adamw"] = _field(
+        "adam", "adam adds weight_decay to the gradient, adamw shrinks the weights instead."
+    )
+    learning_rate: float = _field(0.001, "Learning rate; the peak, where the schedule warms up.")
+    betas: tuple[float, float] = _field((0.9, 0.999), "Adam's decay rates of its two averages.")
+    weight_decay: float = _field(0.0, "Weight decay; 0 = none.")
+    schedule: Literal["plateau", "inverse_sqrt", "linear", "constant"] = _field(
+        "plateau",
+        "plateau: cut when validation does not improve; inverse_sqrt: warm up, fall; linear: warm "
+        "up, fall to 0 at max_steps; constant.",
+    )
+    plateau_factor: float = _field(0.5, "plateau: what the learning rate is multiplied by.")
+    plateau_patience: int = _field(
+        0, "plateau: validations without improvement that are forgiven before each cut."
+    )
+    warmup_steps: int = _field(4000, "inverse_sqrt and linear: steps of warm-up.")
+    clip_norm: float | None = _field(
+        5.0, "Longest gradient, in norm, that is not scaled down; null = any."
+    )
+    bf16: bool = _field(False, "Compute the loss in bfloat16 where autocast finds it safe.")
+    device: str = _field("cpu", "Where to train: cpu, cuda, cuda:1, mps.", frozen=False)
+    threads: int | None = _field(None, "CPU threads of torch; null = as it is set.", frozen=False)
+    seed: int = _field(0, "Seed of the order of the examples and of dropout.")
+    max_epochs: int | None = _field(30, "Stop after so many epochs; null = no limit.", frozen=False)
+    max_steps: int | None = _field(
+        None, "Stop after so many updates; null = no limit.", frozen=False
+    )
+    max_minutes: float | None = _field(
+        None, "Stop after so many minutes, validation included; null = no limit.", frozen=False
+    )
+    validate_every: int | None = _field(None, "Validate every so many steps; null = every epoch.")
+    metric: str = _field("loss", "The validation metric that decides which weights are best.")
+    mode: Literal["min", "max"] = _field("min", "Whether a small or a large metric is good.")
+    patience: int | None = _field(
+        None,
+        "Stop after so many validations in a row without improvement; null = never.",
+        frozen=False,
+    )
+    log_every: int = _field(50, "Write a line of metrics every so many steps.", frozen=False)
+    checkpoint_every: int | None = _field(
+        None,
+        "Write a checkpoint every so many steps as well as at validations; null = only there.",
+        frozen=False,
+    )
+    keep_checkpoints: int = _field(
+        1, "How many of the last checkpoints to keep beside the best one.", frozen=False
+    )
+    tensorboard: bool = _field(False, "Write the metrics for TensorBoard as well.", frozen=False)
+
+    def __post_init__(self) -> None:
+        """Check each value; a wrong one is named with what was expected."""
+        for name in (
+            "batch_size",
+            "bucket_window",
+            "warmup_steps",
+            "log_every",
+            "keep_checkpoints",
+        ):
+            self._check(
+                name, self._is_int(name) and getattr(self, name) >= 1, "an int of at least 1"
+            )
+        for name in (
+            "max_epochs",
+            "max_steps",
+            "validate_every",
+            "patience",
+            "checkpoint_every",
+            "threads",
+        ):
+            value = getattr(self, name)
+            good = value is None or (self._is_int(name) and value >= 1)
+            self._check(name, good, "an int of at least 1, or None")
+        for name in ("seed", "plateau_patience"):
+            self._check(
+                name, self._is_int(name) and getattr(self, name) >= 0, "an int of at least 0"
+            )
+        for name in ("clip_norm", "max_minutes"):
+            good = getattr(self, name) is None or self._is_number(name, 0.0, math.inf)
+            self._check(name, good, "a number above 0, or None")
+        self._check(
+            "learning_rate", self._is_number("learning_rate", 0.0, math.inf), "a number above 0"
+        )
+        self._check(
+            "plateau_factor", self._is_number("plateau_factor", 0.0, 1.0), "between 0 and 1"
+        )
+        decay = self.weight_decay == 0 or self._is_number("weight_decay", 0.0, math.inf)
+        self._check("weight_decay", decay, "a number of at least 0")
+        betas = isinstance(self.betas, tuple) and len(self.betas) == 2
+        betas = betas and all(isinstance(b, float | int) and 0 <= b < 1 for b in self.betas)
+        self._check("betas", betas, "two numbers of at least 0 and below 1")
+        for name, names in (
+            ("batch_unit", ("sentences", "tokens")),
+            ("optimizer", ("adam", "adamw")),
+            ("schedule", ("plateau", "inverse_sqrt", "linear", "constant")),
+            ("mode", ("min", "max")),
+        ):
+            self._check(name, getattr(self, name) in names, f"one of {', '.join(names)}")
+        if self.schedule == "linear" and self.max_steps is None:
+            raise FenchelError(
+                "TrainConfig: expected `max_steps` with the schedule linear, which ends there, but "
+                "got None."
+            )
+        if self.max_epochs is self.max_steps is self.max_minutes is self.patience is None:
+            raise FenchelError(
+                "TrainConfig: expected a limit, but `max_epochs`, `max_steps`, `max_minutes` and "
+                "`patience` are all None; set one of them."
+            )
+
+    def _is_int(self, name: str) -> bool:
+        value = getattr(self, name)
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def _is_number(self, name: str, above: float, below: float) -> bool:
+        value = getattr(self, name)
+        real = isinstance(value, float | int) and not isinstance(value, bool)
+        return real and above < value < below
+
+    def _check(self, name: str, good: bool, expected: str) -> None:
+        if not good:
+            raise FenchelError(
+                f"TrainConfig: expected `{name}` to be {expected}, but got {getattr(self, name)!r}."
+            )

@@ -1,0 +1,84 @@
+"""Metrics as JSON lines, cut back on resume to what the checkpoint had seen."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fenchel._compat import require
+from fenchel.training._files import sync_directory, write_all
+
+# What no two runs have in common; all the rest of a resumed run's records is the same.
+TIMING = ("tokens_per_second", "seconds")
+
+
+class Records:
+    """``metrics.jsonl``, one object a line, and the same for TensorBoard if asked.
+
+    A line of kind ``"train"`` has the averages since the line before; one of kind
+    ``"validation"`` has what ``validate`` returned under ``"metrics"``.
+
+    Args:
+        run_dir: of the run.
+        size: how many bytes of the file to keep, what comes after them is cut off.
+        step: the step to go on from.
+        tensorboard: write event files into ``run_dir/tensorboard`` as well.
+    """
+
+    def __init__(self, run_dir: Path, *, size: int, step: int, tensorboard: bool) -> None:
+        path = run_dir / "metrics.jsonl"
+        # Unbuffered: a full disk shows at the line that does not fit, not when the file closes.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        if os.fstat(self._descriptor).st_size > size:
+            os.ftruncate(self._descriptor, size)
+        self.size = os.lseek(self._descriptor, 0, os.SEEK_END)
+        sync_directory(run_dir)
+        self._writer: Any = _tensorboard(run_dir, step) if tensorboard else None
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one line. Numbers that JSON cannot hold (NaN, infinities) become null."""
+        data = (json.dumps(_plain(record), ensure_ascii=False) + "\n").encode()
+        write_all(self._descriptor, data)
+        self.size += len(data)
+        if self._writer is not None:
+            self._to_tensorboard(record)
+
+    def sync(self) -> int:
+        """Bring all lines to the disk; returns how many bytes there are."""
+        os.fsync(self._descriptor)
+        if self._writer is not None:
+            self._writer.flush()
+        return self.size
+
+    def close(self) -> None:
+        """Close the files."""
+        os.close(self._descriptor)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _to_tensorboard(self, record: Mapping[str, Any]) -> None:
+        values = {**record, **record.get("metrics", {})}
+        for name, value in values.items():
+            if isinstance(value, int | float) and name not in ("step", "improved"):
+                self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+
+
+def _tensorboard(run_dir: Path, step: int) -> Any:
+    # torch's own message does not say which extra; this one does.
+    require("tensorboard", extra="tensorboard", purpose="`tensorboard: true`")
+    module = require("torch.utils.tensorboard", extra="tensorboard", purpose="`tensorboard: true`")
+    return module.SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

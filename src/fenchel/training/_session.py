@@ -1,0 +1,281 @@
+"""One process's share of a run, from its start or a checkpoint to its end or a signal."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict
+
+import torch
+from torch import nn
+
+from fenchel._checks import FenchelError
+from fenchel.training._batches import bucketed_batches, fingerprint
+from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._config import TrainConfig
+from fenchel.training._errors import TrainingError
+from fenchel.training._interrupt import StopRequest
+from fenchel.training._observe import observe
+from fenchel.training._progress import Progress
+from fenchel.training._records import Records
+from fenchel.training._schedule import make_schedule
+from fenchel.training._state import RunState
+from fenchel.training._task import Task, TrainResult
+from fenchel.training._tensors import (
+    load_optimizer,
+    load_random,
+    optimizer_tensors,
+    random_tensors,
+)
+
+clock = time.perf_counter
+
+
+class Session:
+    """The loop itself. :class:`~fenchel.training.Trainer` opens its files and starts it."""
+
+    records: Records
+    progress: Progress
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        config: TrainConfig,
+        store: CheckpointStore,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.model, self.task, self.config, self.store = model, task, config, store
+        self.device = _device(config.device)
+        model.to(self.device)
+        if checkpoint is not None:
+            checkpoint.load_weights(model)
+        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = kind(
+            self.parameters,
+            lr=config.learning_rate,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+        )
+        self.schedule = make_schedule(config)
+        if checkpoint is None:
+            self.state = RunState()
+            torch.manual_seed(config.seed)
+        else:
+            self.state = RunState.from_json(checkpoint.state, checkpoint.path / "state.json")
+            self.schedule.load(self.state.schedule)
+            load_optimizer(model, self.optimizer, checkpoint.tensors["optimizer"])
+            load_random(checkpoint.tensors["random"])
+        self.saved_step = self.state.step if checkpoint is not None else -1
+        self.began = clock() - self.state.elapsed
+        self.plan = self._batches()
+
+    def total_steps(self) -> int | None:
+        """How many updates the limits allow, as far as they say; epochs of tokens vary a little."""
+        steps = [] if self.config.max_steps is None else [self.config.max_steps]
+        if self.config.max_epochs is not None:
+            steps.append(self.config.max_epochs * len(self.plan))
+        return min(steps, default=None)
+
+    def train(self, request: StopRequest) -> TrainResult:
+        """Go on until a limit is reached or a stop is requested."""
+        state, config = self.state, self.config
+        if self.saved_step < 0:
+            self.save()  # so that a run killed early resumes from the same weights
+        self.model.train()
+        while (reason := self._reason_to_stop(request)) is None:
+            if state.batch == len(self.plan):
+                state.epoch, state.batch = state.epoch + 1, 0
+                self.plan = self._batches()
+            self._step()
+            if state.step % config.log_every == 0:
+                self._log()
+            if self._validation_is_due():
+                self._validate()
+            elif config.checkpoint_every and state.step % config.checkpoint_every == 0:
+                self.save()
+        if reason == "interrupted":
+            if self.saved_step != state.step:
+                self.save()
+            self.progress.say(f"Stopped at step {state.step} with a checkpoint; resume to go on.")
+        elif state.validated_step != state.step:
+            self._validate()
+        speed = state.tokens / state.train_seconds if state.train_seconds else 0.0
+        return TrainResult(
+            reason=reason,
+            step=state.step,
+            epoch=state.epoch,
+            best=state.best,
+            best_step=state.best_step,
+            metrics=dict(state.metrics),
+            tokens_per_second=speed,
+            seconds=self._elapsed(),
+        )
+
+    def save(self, *, best: bool = False) -> None:
+        """Write a checkpoint. The records go first: it says how many bytes of them are its own."""
+        state = self.state
+        state.records_bytes = self.records.sync()
+        state.schedule = self.schedule.state()
+        state.elapsed = self._elapsed()
+        tensors = {
+            "model": self.model.state_dict(),
+            "optimizer": optimizer_tensors(self.model, self.optimizer),
+            "random": random_tensors(),
+        }
+        document = {
+            **asdict(state),
+            "config": asdict(self.config),
+            "data": fingerprint(self.task.lengths),
+            "extra": dict(self.task.extra),
+        }
+        self.store.save(tensors, document, best=best)
+        self.saved_step = state.step
+
+    def _batches(self) -> list[list[int]]:
+        return bucketed_batches(
+            self.task.lengths,
+            unit=self.config.batch_unit,
+            size=self.config.batch_size,
+            window=self.config.bucket_window,
+            seed=self.config.seed,
+            epoch=self.state.epoch,
+        )
+
+    def _elapsed(self) -> float:
+        return clock() - self.began
+
+    def _reason_to_stop(self, request: StopRequest) -> str | None:
+        """Which limit is reached; decided by the state alone, so that a finished run stays so."""
+        state, config = self.state, self.config
+        if config.patience is not None and state.waited >= config.patience:
+            return "patience"
+        if config.max_steps is not None and state.step >= config.max_steps:
+            return "max_steps"
+        done = state.epoch - (state.batch < len(self.plan))
+        if config.max_epochs is not None and done >= config.max_epochs:
+            return "max_epochs"
+        if config.max_minutes is not None and self._elapsed() >= 60 * config.max_minutes:
+            return "max_minutes"
+        return "interrupted" if request.requested else None
+
+    def _validation_is_due(self) -> bool:
+        if self.config.validate_every is None:
+            return self.state.batch == len(self.plan)
+        return self.state.step % self.config.validate_every == 0
+
+    def _step(self) -> None:
+        """One update."""
+        state, start = self.state, clock()
+        examples = [self.task.examples[index] for index in self.plan[state.batch]]
+        batch = self.task.collate(examples)
+        tokens = int(batch.tokens)
+        rate = self.schedule.rate(state.step + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
+            loss = self.task.loss(self.model, batch.to(self.device))
+        value = loss.item()
+        if not math.isfinite(value):
+            raise self._not_a_number("loss", value)
+        loss.backward()
+        limit = math.inf if self.config.clip_norm is None else self.config.clip_norm
+        self.norm = nn.utils.clip_grad_norm_(self.parameters, limit).item()
+        if not math.isfinite(self.norm):
+            raise self._not_a_number("gradient's norm", self.norm)
+        self.optimizer.step()
+        seconds = clock() - start
+        state.step += 1
+        state.batch += 1
+        state.tokens += tokens
+        state.train_seconds += seconds
+        state.window_loss += value * tokens
+        state.window_tokens += tokens
+        state.window_seconds += seconds
+        where = {"kind": "train", "epoch": state.epoch, "step": state.step}
+        self.progress.step({**where, "loss": value, "learning_rate": rate})
+
+    def _not_a_number(self, what: str, value: float) -> TrainingError:
+        state = self.state
+        return TrainingError(
+            f"the {what} is {value} at step {state.step + 1} (epoch {state.epoch}, batch "
+            f"{state.batch + 1} of {len(self.plan)}); lower learning_rate or clip_norm: "
+            f"{self.store.describe_latest()} is kept."
+        )
+
+    def _log(self) -> None:
+        """Write the averages since the last line."""
+        state = self.state
+        tokens, seconds = state.window_tokens, state.window_seconds
+        record = {
+            "kind": "train",
+            "step": state.step,
+            "epoch": state.epoch,
+            "loss": state.window_loss / tokens if tokens else None,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "gradient_norm": self.norm,
+            "tokens": state.tokens,
+            **observe(self.model),
+            "tokens_per_second": tokens / seconds if seconds else None,
+            "seconds": self._elapsed(),
+        }
+        state.window_loss, state.window_tokens, state.window_seconds = 0.0, 0, 0.0
+        self.records.write(record)
+        self.progress.log(record)
+
+    def _validate(self) -> None:
+        """Validate, take note of it, and save."""
+        state = self.state
+        metrics = self._metrics()
+        value = metrics[self.config.metric]
+        sign = 1.0 if self.config.mode == "max" else -1.0
+        # A NaN is never better, and anything is better than nothing.
+        improved = not math.isnan(value) and (
+            state.best is None or sign * value > sign * state.best
+        )
+        if improved:
+            state.best, state.best_step = value, state.step
+        state.waited = 0 if improved else state.waited + 1
+        state.validated_step = state.step
+        state.metrics = {k: v if math.isfinite(v) else None for k, v in metrics.items()}
+        self.schedule.validated(improved)
+        record = {
+            "kind": "validation",
+            "step": state.step,
+            "epoch": state.epoch,
+            "metrics": metrics,
+            "improved": improved,
+            "seconds": self._elapsed(),
+        }
+        self.records.write(record)
+        self.progress.log(record)
+        self.save(best=improved)
+
+    def _metrics(self) -> dict[str, float]:
+        random = random_tensors()
+        self.model.eval()
+        with torch.no_grad():
+            metrics = {name: float(v) for name, v in self.task.validate(self.model).items()}
+        self.model.train()
+        load_random(random)
+        if self.config.metric not in metrics:
+            raise FenchelError(
+                f"Trainer: expected `validate` to return the metric {self.config.metric!r}, but "
+                f"got {', '.join(metrics) or 'none'}; set `metric` to one of them."
+            )
+        return metrics
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise FenchelError(
+            f"TrainConfig: expected `device` to be one that torch can use here, but got {name!r} "
+            f"({reason})."
+        ) from error
+    return device
