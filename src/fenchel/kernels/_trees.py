@@ -58,8 +58,8 @@ def _by_autograd(
     sizes: Tensor,
     direction: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    with torch.enable_grad():
-        known = scores.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        known = scores.detach().clone().requires_grad_()
         value = tree_log_partition_ops(projective, known, layout, sizes)
         (mean,) = torch.autograd.grad(value.sum(), known, create_graph=direction is not None)
         if direction is not None:

@@ -48,5 +48,4 @@ class LinearChain(StructuredLayer):
         return self.omega.predict(self._scores(scores), lengths=lengths, mask=mask).emissions
 
     def _scores(self, scores: Tensor) -> SequenceScores:
-        parts = (scores, self.transitions, self.start, self.end)
-        return SequenceScores(*(super(LinearChain, self)._scores(part) for part in parts))
+        return SequenceScores(scores, self.transitions, self.start, self.end)

@@ -71,7 +71,8 @@ class SmoothedDP(StructuredRegularizer):
     def _against(self, problem: Problem, parts: Tensor) -> Tensor:
         value = super()._against(problem, parts)
         if self.omega == "l2":  # Ω is γ/2 at every choice that is certain
-            value = value + 0.5 * self.gamma * self.structure._choices(problem, parts)
+            choices = self.structure._choices(problem, parts)
+            value = value + 0.5 * self.gamma * choices.to(value.dtype)
         return value
 
     def __repr__(self) -> str:

@@ -108,7 +108,9 @@ class DependencyTree(BuiltIn):
         shape = (*problem.batch_shape, n)
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
         if not is_index or target.dtype == torch.bool or target.shape != shape:
-            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            got = type(target).__name__
+            if isinstance(target, Tensor):
+                got = f"{tuple(target.shape)} of {target.dtype}"
             raise FenchelError(
                 f"{name}: expected `target` to hold the head of every word (0 is the root), an "
                 f"integer tensor of shape {shape}, but got {got}."

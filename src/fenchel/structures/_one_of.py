@@ -70,12 +70,15 @@ class KSubsets(BuiltIn):
         )
 
     def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
-        shape = (*problem.batch_shape, self.k)
-        if not isinstance(target, Tensor) or target.is_floating_point() or target.shape != shape:
-            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+        shape = self._target_shape(problem.batch_shape)
+        is_index = isinstance(target, Tensor) and not target.is_floating_point()
+        if not is_index or target.dtype == torch.bool or target.shape != shape:
+            got = type(target).__name__
+            if isinstance(target, Tensor):
+                got = f"{tuple(target.shape)} of {target.dtype}"
             raise FenchelError(
                 f"{name}: expected `target` to hold the indices of the chosen items, an integer "
-                f"tensor of shape {shape}, but got {got}."
+                f"tensor of shape {tuple(shape)}, but got {got}."
             )
         items = target.long().cpu().reshape(-1, self.k).sort(-1).values
         repeated = (items[:, 1:] == items[:, :-1]).any()
@@ -99,14 +102,17 @@ class KSubsets(BuiltIn):
             inside = torch.arange(scores.shape[1]) < problem.sizes
             return torch.softmax(torch.where(inside, scores, -math.inf), 1)
         graph = scores.requires_grad and torch.is_grad_enabled()
-        with torch.enable_grad():
-            scores = scores if graph else scores.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            scores = scores if graph else scores.detach().clone().requires_grad_()
             value = k_subsets_log_partition(scores, self.k, problem.sizes)
             (means,) = torch.autograd.grad(value.sum(), scores, create_graph=graph)
         return means
 
     def _native_kind(self, problem: Problem) -> str:
         return "k_subsets"
+
+    def _target_shape(self, batch_shape: torch.Size) -> torch.Size:
+        return torch.Size((*batch_shape, self.k))
 
 
 class OneOf(KSubsets):
@@ -125,7 +131,5 @@ class OneOf(KSubsets):
     def __repr__(self) -> str:
         return "OneOf()"
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
-        if isinstance(target, Tensor) and target.shape == problem.batch_shape:
-            target = target.unsqueeze(-1)
-        return super()._target_parts(name, problem, target)
+    def _target_shape(self, batch_shape: torch.Size) -> torch.Size:
+        return batch_shape
