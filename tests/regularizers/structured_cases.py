@@ -61,9 +61,7 @@ class Case:
     def targets(self, seed: int = 0) -> tuple[Any, Tensor]:
         """A member of each instance, drawn at random: in its natural form, and as counts."""
         rng = torch.Generator().manual_seed(seed)
-        chosen = [
-            rows[int(torch.randint(len(rows), (), generator=rng))] for rows in self.members()
-        ]
+        chosen = [rows[int(torch.randint(len(rows), (), generator=rng))] for rows in self.members()]
         return self.natural(chosen), torch.stack(chosen)
 
     def natural(self, chosen: list[Tensor]) -> Tensor:
