@@ -96,16 +96,20 @@ def test_solve_gives_few_members_that_mix_to_the_mean(omega, case):
     ours = omega.make(case.structure)
     answer = ours.solve(case.scores, **case.sizes)
     mean = case.flat(ours.predict(case.scores, **case.sizes))
-    close(answer.means, mean)
+    close(case.flat(answer.means), mean)
+    assert answer.gap.shape == answer.iterations.shape == answer.sizes.shape == case.batch_shape
+    assert answer.weights.shape[:-1] == answer.structures.shape[:-2] == case.batch_shape
     assert answer.converged.all() and (answer.gap < 1e-8).all() and (answer.iterations >= 0).all()
     assert (answer.weights >= 0).all()
-    close(answer.weights.sum(1), torch.ones(len(mean), dtype=torch.float64))
+    most = answer.weights.shape[-1]
+    weights = answer.weights.reshape(-1, most)
+    close(weights.sum(1), torch.ones(len(mean), dtype=torch.float64))
     problem = case.problem
-    rows = [problem.indicator(answer.structures[:, i]) for i in range(answer.weights.shape[1])]
-    mixed = sum(w.unsqueeze(1) * row for w, row in zip(answer.weights.T, rows, strict=True))
+    rows = [case.flat(answer.structure(i)) for i in range(most)]
+    mixed = sum(w.unsqueeze(1) * row for w, row in zip(weights.T, rows, strict=True))
     close(mixed, mean)
     for at, members in enumerate(case.members()):
-        for i in (answer.weights[at] > 0).nonzero().flatten():
+        for i in (weights[at] > 0).nonzero().flatten():
             assert (members == rows[i][at]).all(1).any()
         # Wolfe's gap, over all members: nothing does better along the slopes.
         n = problem.n_unary
@@ -113,7 +117,7 @@ def test_solve_gives_few_members_that_mix_to_the_mean(omega, case):
         ahead = scores_of(members, slopes) - members[:, :n] @ mean[at, :n]
         here = scores_of(mean[at : at + 1], slopes) - mean[at, :n] @ mean[at, :n]
         assert ahead.amax() - here < 1e-9
-    assert answer.weights.shape[1] <= max(len(x) for x in case.members())
+    assert most == answer.sizes.amax() <= max(len(x) for x in case.members())
 
 
 @every_case
