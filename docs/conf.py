@@ -44,7 +44,7 @@ nitpick_ignore_regex = [
     # Types that are not public: what a caller does with them is said where they appear.
     (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
     (r"py:class", r"fenchel\.models\._global_attention\.Keys|fenchel\.training\._yaml\.Config"),
-    (r"py:class", r"fenchel\.structures\._problem\.Problem"),
+    (r"py:class", r"fenchel\.structures\._problem\.Problem|fenchel\.tasks\._files\.Line"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 
