@@ -13,6 +13,7 @@ from fenchel.kernels.reference import k_subsets_log_partition
 from fenchel.structures._problem import Problem, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures._subset_lists import best_subsets, draw_subsets
 
 
 class KSubsets(BuiltIn):
@@ -107,6 +108,14 @@ class KSubsets(BuiltIn):
             value = k_subsets_log_partition(scores, self.k, problem.sizes)
             (means,) = torch.autograd.grad(value.sum(), scores, create_graph=graph)
         return means
+
+    def _sample(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        return draw_subsets(problem.scores / temperature, self.k, problem.sizes, n, generator)
+
+    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+        return best_subsets(problem.scores, self.k, problem.sizes, k)
 
     def _native_kind(self, problem: Problem) -> str:
         return "k_subsets"
