@@ -62,9 +62,7 @@ class Case:
     def targets(self, seed: int = 0) -> tuple[Any, Tensor]:
         """A member of each instance, drawn at random: in its natural form, and as counts."""
         rng = torch.Generator().manual_seed(seed)
-        chosen = [
-            rows[int(torch.randint(len(rows), (), generator=rng))] for rows in self.members()
-        ]
+        chosen = [rows[int(torch.randint(len(rows), (), generator=rng))] for rows in self.members()]
         return self.natural(chosen), torch.stack(chosen)
 
     def natural(self, chosen: list[Tensor]) -> Tensor:
@@ -136,7 +134,9 @@ def counts(structure: Any, layout: tuple[int, ...], size: tuple[int, ...], parts
     return torch.stack(rows)
 
 
-def members(structure: Any, layout: tuple[int, ...], size: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def members(
+    structure: Any, layout: tuple[int, ...], size: tuple[int, ...]
+) -> Iterator[tuple[int, ...]]:
     """All members of an instance as parts of the padded batch."""
     if isinstance(structure, fy.Sequence):
         positions, _, kind, start, end = layout

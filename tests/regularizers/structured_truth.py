@@ -1,4 +1,4 @@
-"""What every structured Ω must answer, from all members of an instance or a recursion of its own."""
+"""What a structured Ω must answer, from all members of an instance or a plain recursion."""
 
 from __future__ import annotations
 

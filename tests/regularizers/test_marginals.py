@@ -165,7 +165,9 @@ def test_what_is_not_there():
         for wrong in (0, -1):
             with pytest.raises(FenchelError) as error:
                 getattr(fy.Marginals(fy.Sequence(4)), call)(x, wrong)
-            assert str(error.value) == f"Marginals.{call}: `{name}` must be at least 1; got {wrong}."
+            assert (
+                str(error.value) == f"Marginals.{call}: `{name}` must be at least 1; got {wrong}."
+            )
         with pytest.raises(FenchelError) as error:
             getattr(fy.Marginals(fy.Sequence(4)), call)(x, 1.5)
         assert str(error.value) == f"Marginals.{call}: expected `{name}` to be an int, but got 1.5."

@@ -45,7 +45,9 @@ def test_padding_changes_nothing(omega, case):
         case.scores,
         [
             x if at is None else torch.where(at, torch.tensor(value, dtype=x.dtype), x)
-            for x, at, value in zip(blocks(case.scores), off, (math.nan, math.inf, 0, 0, 0))
+            for x, at, value in zip(
+                blocks(case.scores), off, (math.nan, math.inf, 0, 0, 0), strict=False
+            )
         ],
     )
     leaves = rebuild(garbage, [x.clone().requires_grad_() for x in blocks(garbage)])

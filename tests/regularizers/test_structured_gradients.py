@@ -88,7 +88,9 @@ def test_derivatives_of_a_piecewise_smooth_program(omega, case):
     assert torch.autograd.gradgradcheck(loss, leaves, fast_mode=True)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name in ("chain", "tree", "path", "subsets")])
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.name in ("chain", "tree", "path", "subsets")]
+)
 @pytest.mark.parametrize("omega", ["marginals", "sparsemap"])
 def test_the_jacobian_of_the_mean_is_symmetric_and_positive(omega, case):
     kind = {"marginals": fy.Marginals, "sparsemap": fy.SparseMAP}[omega]

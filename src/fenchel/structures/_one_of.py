@@ -55,8 +55,8 @@ class KSubsets(BuiltIn):
         enough = ((flat.detach() > -math.inf) & inside).sum(1) >= self.k
         if not bool(enough.all()):
             raise FenchelError(
-                f"{name}: expected at least {_items(self.k)} with a finite score in every instance, "
-                f"but instance {int((~enough).long().argmax())} of the batch has fewer."
+                f"{name}: expected at least {_items(self.k)} with a finite score in every "
+                f"instance, but instance {int((~enough).long().argmax())} of the batch has fewer."
             )
         return Problem(
             scores=flat,
