@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ class Case:
         """The counts (members, parts) of what is possible in each instance."""
         problem = self.problem
         every = [
-            counts(members(self.structure, problem.layout, size.tolist()), problem.scores.shape[1])
+            counts(self.structure, problem.layout, tuple(size.tolist()), problem.scores.shape[1])
             for size in problem.sizes
         ]
         finite = [
@@ -121,9 +122,11 @@ def rebuild(like: Any, new: list[Tensor]) -> Any:
     return SequenceScores(*(None if block is None else next(left) for block in like))
 
 
-def counts(lists: Iterator[tuple[int, ...]], parts: int) -> Tensor:
+@functools.cache
+def counts(structure: Any, layout: tuple[int, ...], size: tuple[int, ...], parts: int) -> Tensor:
+    """All members of an instance (members, parts)."""
     rows = []
-    for member in lists:
+    for member in members(structure, layout, size):
         row = torch.zeros(parts, dtype=torch.float64)
         for part in member:
             row[part] += 1
@@ -131,7 +134,9 @@ def counts(lists: Iterator[tuple[int, ...]], parts: int) -> Tensor:
     return torch.stack(rows)
 
 
-def members(structure: Any, layout: tuple[int, ...], size: list[int]) -> Iterator[tuple[int, ...]]:
+def members(
+    structure: Any, layout: tuple[int, ...], size: tuple[int, ...]
+) -> Iterator[tuple[int, ...]]:
     """All members of an instance as parts of the padded batch."""
     if isinstance(structure, fy.Sequence):
         positions, _, kind, start, end = layout
@@ -202,9 +207,9 @@ CASES = [
     case("one-1", fy.OneOf(), (2, 1)),
     case("one-lengths", fy.OneOf(), (3, 4), lengths=torch.tensor([4, 1, 3])),
     case("one-mask", fy.OneOf(), (2, 4), mask=_mask(2, 4, off=[(0, 1), (1, 0), (1, 3)])),
-    case("k", fy.KSubsets(2), (2, 2, 4)),
-    case("k-lengths", fy.KSubsets(2), (3, 5), lengths=torch.tensor([5, 2, 3])),
-    forbid(case("k-inf", fy.KSubsets(3), (2, 5)), 0, (0, 1), (1, 4)),
+    case("subsets", fy.KSubsets(2), (2, 2, 4)),
+    case("subsets-lengths", fy.KSubsets(2), (3, 5), lengths=torch.tensor([5, 2, 3])),
+    forbid(case("subsets-inf", fy.KSubsets(3), (2, 5)), 0, (0, 1), (1, 4)),
     case("tags", fy.Sequence(3), (2, 3, 3)),
     case("tags-single", fy.Sequence(2), (4, 2)),
     case("tags-mask", fy.Sequence(3), (2, 3, 3), mask=_mask(2, 3, 3, off=[(0, 1, 2), (1, 0, 0)])),

@@ -175,7 +175,7 @@ PAIRS = [
 every_pair = pytest.mark.parametrize(("omega", "case"), PAIRS)
 
 
-def pairs(*, smooth: bool | None = None, padded: bool = False, names: str = ""):
+def pairs(*, smooth: bool | None = None, padded: bool = False, names: str | tuple[str, ...] = ""):
     """The pairs of a kind."""
     kept = []
     for pair in PAIRS:

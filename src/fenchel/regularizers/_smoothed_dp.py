@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_positive
 from fenchel.regularizers._structured import StructuredRegularizer
 from fenchel.structures import Structure
 from fenchel.structures._problem import Problem
+
+#: A loss this small, relative to the scores, may be rounding.
+_NEAR = 1e-11
 
 
 class SmoothedDP(StructuredRegularizer):
@@ -69,10 +73,17 @@ class SmoothedDP(StructuredRegularizer):
         return self.structure._smoothed_max(problem, self.omega, self.gamma)
 
     def _against(self, problem: Problem, parts: Tensor) -> Tensor:
-        value = super()._against(problem, parts)
-        if self.omega == "l2":  # Ω is γ/2 at every choice that is certain
-            choices = self.structure._choices(problem, parts)
-            value = value + 0.5 * self.gamma * choices.to(value.dtype)
+        score = problem.score(parts)
+        value = self._max(problem) - score
+        if self.omega == "entropy":
+            return value
+        # Ω is γ/2 at every choice that is certain.
+        value = value + 0.5 * self.gamma * self.structure._choices(problem, parts).to(value.dtype)
+        near = value.detach() <= _NEAR * (1 + score.detach().abs())
+        if bool(near.any()):  # then it is 0 exactly if the prediction is right
+            with torch.no_grad():
+                right = (self._mean(problem) == problem.indicator(parts)).all(1)
+            value = torch.where(near & right, value - value.detach(), value)
         return value
 
     def __repr__(self) -> str:

@@ -165,7 +165,8 @@ class DependencyTree(BuiltIn):
             own = slice(word * (words + 1), (word + 1) * (words + 1))
             mean = kernels.tree_marginals(self.projective, scores, problem.layout, sizes)[:, own]
             there = sizes[:, 0] > word
-            mean = torch.where(there.unsqueeze(1), mean, 1.0)
+            # Rounding may leave -1e-17 in the reference.
+            mean = torch.where(there.unsqueeze(1), mean.clamp(min=0), 1.0)
             head = torch.multinomial(mean, 1, generator=generator)
             others = torch.arange(words + 1) != head
             scores[:, own] = torch.where(others & there.unsqueeze(1), -math.inf, scores[:, own])

@@ -56,8 +56,8 @@ class KSubsets(BuiltIn):
         enough = ((flat.detach() > -math.inf) & inside).sum(1) >= self.k
         if not bool(enough.all()):
             raise FenchelError(
-                f"{name}: expected at least {self.k} items with a finite score in every instance, "
-                f"but instance {int((~enough).long().argmax())} of the batch has fewer."
+                f"{name}: expected at least {_items(self.k)} with a finite score in every "
+                f"instance, but instance {int((~enough).long().argmax())} of the batch has fewer."
             )
         return Problem(
             scores=flat,
@@ -84,9 +84,10 @@ class KSubsets(BuiltIn):
         items = target.long().cpu().reshape(-1, self.k).sort(-1).values
         repeated = (items[:, 1:] == items[:, :-1]).any()
         if bool((items < 0).any() | (items >= problem.sizes).any() | repeated):
+            twice = " or occurs twice" if self.k > 1 else ""
             raise FenchelError(
-                f"{name}: expected {self.k} different items of each instance in `target`, but one "
-                "is out of range or occurs twice."
+                f"{name}: expected {_items(self.k, ' different')} of each instance in `target`, "
+                f"but one is out of range{twice}."
             )
         return items
 
@@ -142,3 +143,7 @@ class OneOf(KSubsets):
 
     def _target_shape(self, batch_shape: torch.Size) -> torch.Size:
         return batch_shape
+
+
+def _items(k: int, kind: str = "") -> str:
+    return "one item" if k == 1 else f"{k}{kind} items"
