@@ -37,8 +37,8 @@ class SmoothedDP(StructuredRegularizer):
     Example:
         >>> scores = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
         >>> SmoothedDP(fy.Alignment(), "l2").predict(scores)
-        tensor([[1.0000, 0.0000],
-                [1.0000, 1.0000]])
+        tensor([[1., 0.],
+                [1., 1.]])
 
     References:
         Mensch & Blondel. Differentiable Dynamic Programming for Structured Prediction and
