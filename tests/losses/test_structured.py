@@ -11,7 +11,7 @@ import fenchel as fy
 from fenchel import FenchelError
 from fenchel.nn import FenchelYoungLoss
 from tests.regularizers.structured_cases import blocks
-from tests.regularizers.structured_truth import close, every_pair
+from tests.regularizers.structured_truth import LEAN, close, pairs
 
 
 def refuses(sentence, call, *args, **kwargs):
@@ -20,7 +20,7 @@ def refuses(sentence, call, *args, **kwargs):
     assert str(error.value) == sentence
 
 
-@every_pair
+@pairs(names=LEAN)
 def test_reductions(omega, case):
     ours = omega.make(case.structure)
     target, _ = case.targets(1)

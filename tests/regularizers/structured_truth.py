@@ -172,6 +172,9 @@ PAIRS = [
     if not omega.needs or omega.needs in case.structure.smoothings
 ]
 
+#: One of each kind, for what costs time and has nothing to do with gamma.
+LEAN = ("map", "marginals-", "sparsemap-", "dp-l2")
+
 every_pair = pytest.mark.parametrize(("omega", "case"), PAIRS)
 
 

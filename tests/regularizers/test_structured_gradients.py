@@ -18,20 +18,17 @@ def shared(means, leaves):
 
 
 def functions(omega, case):
-    """predict, conjugate and loss of a case as functions of its blocks."""
+    """predict and loss of a case as functions of its blocks."""
     ours = omega.make(case.structure)
     target, _ = case.targets(1)
 
     def predict(*leaves):
         return tuple(blocks(ours.predict(rebuild(case.scores, leaves), **case.sizes)))
 
-    def conjugate(*leaves):
-        return ours.conjugate(rebuild(case.scores, leaves), **case.sizes)
-
     def loss(*leaves):
         return ours.loss(rebuild(case.scores, leaves), target, **case.sizes, cost=0.3)
 
-    return predict, conjugate, loss
+    return predict, loss
 
 
 @every_pair
@@ -58,33 +55,30 @@ def test_the_gradient_of_the_loss_is_mean_minus_target(omega, case, rng):
         close(grad, wanted, 1e-12)
 
 
-@pairs(smooth=True, names=("marginals-", "dp-"))
+@pairs(smooth=True, names="marginals-")
 def test_derivatives_of_every_order(omega, case):
-    predict, conjugate, loss = functions(omega, case)
+    predict, loss = functions(omega, case)
     leaves = blocks(case.leaves())
     assert torch.autograd.gradcheck(predict, leaves, fast_mode=True)
     assert torch.autograd.gradcheck(loss, leaves, fast_mode=True)
     assert torch.autograd.gradgradcheck(predict, leaves, fast_mode=True)
-    assert torch.autograd.gradgradcheck(conjugate, leaves, fast_mode=True)
     assert torch.autograd.gradgradcheck(loss, leaves, fast_mode=True)
 
 
 @pairs(names="sparsemap-")
 def test_derivatives_of_sparsemap(omega, case):
     """Almost everywhere the mean is linear in the scores; the loss has the envelope's Hessian."""
-    predict, conjugate, loss = functions(omega, case)
+    predict, loss = functions(omega, case)
     leaves = blocks(case.leaves())
     assert torch.autograd.gradcheck(predict, leaves, fast_mode=True)
-    assert torch.autograd.gradgradcheck(conjugate, leaves, fast_mode=True)
     assert torch.autograd.gradgradcheck(loss, leaves, fast_mode=True)
 
 
 @pairs(names="dp-l2")
 def test_derivatives_of_a_piecewise_smooth_program(omega, case):
-    predict, conjugate, loss = functions(omega, case)
+    predict, loss = functions(omega, case)
     leaves = blocks(case.leaves())
     assert torch.autograd.gradcheck(predict, leaves, fast_mode=True)
-    assert torch.autograd.gradgradcheck(conjugate, leaves, fast_mode=True)
     assert torch.autograd.gradgradcheck(loss, leaves, fast_mode=True)
 
 

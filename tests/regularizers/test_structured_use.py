@@ -13,7 +13,7 @@ import torch
 import fenchel as fy
 from fenchel import FenchelError
 from tests.regularizers.structured_cases import blocks, rebuild
-from tests.regularizers.structured_truth import close, every_pair, projection
+from tests.regularizers.structured_truth import LEAN, close, pairs, projection
 from tests.regularizers.test_structured_errors import refuses
 
 
@@ -135,7 +135,7 @@ def test_an_argmax_that_moves_about_ends():
     assert next(calls) < 2000
 
 
-@every_pair
+@pairs(names=LEAN)
 def test_modes_copies_and_memory(omega, case, backend):
     ours = omega.make(case.structure)
     target, _ = case.targets(11)

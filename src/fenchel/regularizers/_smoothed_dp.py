@@ -35,10 +35,10 @@ class SmoothedDP(StructuredRegularizer):
         gamma: how smooth, above 0; at 0 it would be :class:`MAP`.
 
     Example:
-        >>> scores = torch.tensor([[0.0, 0.5], [0.9, 0.0]])
+        >>> scores = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
         >>> SmoothedDP(fy.Alignment(), "l2").predict(scores)
-        tensor([[1.0000, 0.2000],
-                [0.6000, 1.0000]])
+        tensor([[1., 0.],
+                [1., 1.]])
 
     References:
         Mensch & Blondel. Differentiable Dynamic Programming for Structured Prediction and
