@@ -153,9 +153,6 @@ def test_what_is_not_there():
         "`sinkhorn` for an entropic relaxation."
     )
     with pytest.raises(FenchelError) as error:
-        fy.Marginals(fy.OneOf()).sample(x)
-    assert str(error.value) == "OneOf(): drawing samples is not implemented for this structure."
-    with pytest.raises(FenchelError) as error:
         fy.Marginals(fy.DependencyTree()).k_best(x, 2)
     assert str(error.value) == (
         "DependencyTree(single_root=True, projective=False): a list of the k best is not "
