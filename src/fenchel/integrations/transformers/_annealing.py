@@ -33,9 +33,7 @@ class AlphaAnnealing(transformers.TrainerCallback):
         [1.0, 1.25, 1.5, 1.5]
     """
 
-    def __init__(
-        self, steps: int, start: float = 1.0, end: float = 1.5, delay: int = 0
-    ) -> None:
+    def __init__(self, steps: int, start: float = 1.0, end: float = 1.5, delay: int = 0) -> None:
         self.steps = _check_count("steps", steps, 1)
         self.start = check_number("AlphaAnnealing", "start", start, 1.0, _MEANING)
         self.end = check_number("AlphaAnnealing", "end", end, 1.0, _MEANING)

@@ -16,8 +16,8 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
     nothing else, with no threshold to choose; greedy search is as before, and beams add entmax's
     log-probabilities, so that a sequence of probability 0 is never kept over another.
 
-    It needs neither ``top_k`` nor ``top_p``, which ``generate`` applies after it. Since ``top_k`` is
-    50 unless told, pass ``top_k=0``; ``temperature`` too would act on the log-probabilities.
+    It needs neither ``top_k`` nor ``top_p``, which ``generate`` applies after it. Since ``top_k``
+    is 50 unless told, pass ``top_k=0``; ``temperature`` too would act on the log-probabilities.
 
     Args:
         alpha: a number in [1, ∞]: that of the model's loss.

@@ -47,7 +47,7 @@ def implementation(module: Module) -> Any:
 
 
 @cache
-def _looks_up(kind: type[Module]) -> bool:
+def _looks_up(kind: Any) -> bool:
     if hasattr(kind, "set_attn_implementation"):  # a whole model, which checks names there
         return False
     for ancestor in kind.__mro__:

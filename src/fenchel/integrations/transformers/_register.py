@@ -3,8 +3,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from torch.nn import Module
-
 from fenchel._checks import FenchelError, check_number
 from fenchel.integrations.transformers._alpha import DEFAULT, alpha_of, set_alpha
 from fenchel.integrations.transformers._attention import attention_function
@@ -25,10 +23,10 @@ def register(alpha: float = DEFAULT) -> None:
     ===============  ===============================================================
 
     They are to be had as ``"sdpa"`` is: in ``from_pretrained``, ``from_config`` and
-    ``model.set_attn_implementation``. Masks are made as for ``"sdpa"``. Whoever may look nowhere, as
-    padding on the left, gets zeros. With ``output_attentions=True`` in the call, a model returns
-    the weights, dense, before dropout and with gradient; without, they are never dense on a CPU.
-    Calling this again is harmless.
+    ``model.set_attn_implementation``. Masks are made as for ``"sdpa"``. Whoever may look nowhere,
+    as padding on the left, gets zeros. With ``output_attentions=True`` in the call, a model
+    returns the weights, dense, before dropout and with gradient; without, they are never dense on
+    a CPU. Calling this again is harmless.
 
     Args:
         alpha: for ``"entmax"`` in models that nothing else tells one.
@@ -76,7 +74,7 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
     """
     name = "use_entmax_attention"
     check_number(name, "alpha", alpha, 1.0, _MEANING)
-    if not isinstance(model, Module) or not hasattr(model, "set_attn_implementation"):
+    if not hasattr(model, "set_attn_implementation"):
         raise FenchelError(
             f"{name}: expected `model` to be a PreTrainedModel, but got {type(model).__name__}."
         )

@@ -6,7 +6,6 @@ from types import MethodType
 from typing import Any
 
 from torch import Tensor
-from torch.nn import Module
 
 from fenchel._checks import FenchelError, check_number
 from fenchel.integrations.transformers._head import Head
@@ -56,10 +55,10 @@ def use_entmax_loss(
 ) -> EntmaxLossHandle:
     r"""Make a language model's loss the entmax loss, in place.
 
-    From then on ``model(…, labels=labels).loss`` is :math:`L_\alpha` of the labels, shifted, ignored
-    (−100) and divided (``num_items_in_batch``) as in ``transformers``, for causal language models,
-    encoder-decoders and masked language models. Everything without ``labels``, as ``generate``, is
-    as before.
+    From then on ``model(…, labels=labels).loss`` is :math:`L_\alpha` of the labels, shifted,
+    ignored (−100) and divided (``num_items_in_batch``) as in ``transformers``, for causal language
+    models, encoder-decoders and masked language models. Everything without ``labels``, as
+    ``generate``, is as before.
 
     In training no logits are formed: the hidden states in front of the head go to
     :func:`fenchel.linear_entmax_loss`, and ``logits`` of the output is None. In ``eval`` mode, or
@@ -92,7 +91,7 @@ def use_entmax_loss(
         >>> model.eval()(tokens, labels=tokens).logits.shape
         torch.Size([1, 6, 9])
     """
-    if not isinstance(model, Module) or not hasattr(model, "get_output_embeddings"):
+    if not hasattr(model, "get_output_embeddings"):
         raise FenchelError(
             f"{_NAME}: expected `model` to be a PreTrainedModel, but got {type(model).__name__}."
         )
