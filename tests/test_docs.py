@@ -18,6 +18,7 @@ MODULES = (
     "fenchel.analysis",
     "fenchel.solvers",
     "fenchel.integrations.entmax",
+    "fenchel.integrations.transformers",
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
+from types import MethodType
 
 import pytest
 import torch
@@ -70,6 +71,26 @@ def test_alpha_one_is_the_models_own_loss(family):
     assert torch.equal(model(**inputs).loss, own)
     assert model(**inputs).logits is not None
     handle.remove()  # a second time does nothing
+
+
+def test_removal_leaves_no_trace_and_respects_what_was_wrapped_around():
+    model, inputs = build("llama").train(), labelled("llama")
+    own, before = model(**inputs).loss, set(vars(model))
+    use_entmax_loss(model).remove()
+    assert set(vars(model)) == before and not model.lm_head._forward_pre_hooks
+    handle = use_entmax_loss(model)
+    inner, calls = model.forward.__func__, []
+
+    def outer(self, *args, **kwargs):
+        calls.append(1)
+        return inner(self, *args, **kwargs)
+
+    model.forward = MethodType(outer, model)
+    assert model(**inputs).logits is None
+    handle.remove()
+    assert torch.equal(model(**inputs).loss, own) and len(calls) == 2
+    use_entmax_loss(model, 1)
+    torch.testing.assert_close(model(**inputs).loss, own)
 
 
 @pytest.mark.parametrize("family", ["llama", "bart"])

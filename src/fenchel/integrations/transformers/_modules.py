@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 
 def attention_modules(model: Module) -> dict[str, Module]:
     """The modules under ``model``, itself included, that look up the registry, by name."""
-    return {name: m for name, m in model.named_modules() if _looks_up(type(m))}
+    return {name: m for name, m in model.named_modules() if _looks_up(_kind(m))}
 
 
 def entmax_modules(name: str, model: Any) -> dict[str, Module]:
@@ -44,6 +45,10 @@ def entmax_modules(name: str, model: Any) -> dict[str, Module]:
 def implementation(module: Module) -> Any:
     """The name under which a module looks up its attention function."""
     return getattr(getattr(module, "config", None), "_attn_implementation", None)
+
+
+def _kind(module: Module) -> Hashable:
+    return type(module)
 
 
 @cache

@@ -30,17 +30,25 @@ class EntmaxLossHandle:
         self.shift = shift
         self.label_smoothing = label_smoothing
         self.head = Head(_NAME, model) if fused else None
-        self.accepted = model.__dict__.get("accepts_loss_kwargs")
+        self.forward = MethodType(_forward_with_loss(model.forward.__func__), model)
+        self.before = {key: model.__dict__.get(key) for key in ("forward", "accepts_loss_kwargs")}
+        model.forward = self.forward
+        model.accepts_loss_kwargs = True  # Trainer then counts the labels of an accumulated batch
+        model.__dict__[_KEY] = self
 
     def remove(self) -> None:
         """Give the model its own loss back."""
-        if self.model.__dict__.pop(_KEY, None) is not self:
+        if self.model.__dict__.get(_KEY) is not self:
             return
-        self.model.forward = MethodType(self.model.forward.__func__.__wrapped__, self.model)
-        if self.accepted is None:
-            del self.model.accepts_loss_kwargs
-        else:
-            self.model.accepts_loss_kwargs = self.accepted
+        del self.model.__dict__[_KEY]
+        if self.model.forward != self.forward:
+            # Wrapped once more since, as by accelerate: ours stays inside and does nothing.
+            del self.before["forward"]
+        for key, value in self.before.items():
+            if value is None:
+                delattr(self.model, key)
+            else:
+                setattr(self.model, key, value)
         if self.head is not None:
             self.head.remove()
 
@@ -101,11 +109,7 @@ def use_entmax_loss(
         shift = not (model.config.is_encoder_decoder or "MaskedLM" in type(model).__name__)
     if _KEY in model.__dict__:
         model.__dict__[_KEY].remove()
-    handle = EntmaxLossHandle(model, alpha, fused, shift, label_smoothing)
-    model.__dict__[_KEY] = handle
-    model.accepts_loss_kwargs = True  # Trainer then counts the labels of an accumulated batch
-    model.forward = MethodType(_forward_with_loss(model.forward.__func__), model)
-    return handle
+    return EntmaxLossHandle(model, alpha, fused, shift, label_smoothing)
 
 
 def _forward_with_loss(original: Any) -> Any:
@@ -113,6 +117,9 @@ def _forward_with_loss(original: Any) -> Any:
 
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        handle = self.__dict__.get(_KEY)
+        if handle is None:
+            return original(self, *args, **kwargs)
         kwargs.update(zip(names, args, strict=False))
         return_logits = kwargs.pop("return_logits", None)
         labels, shifted = kwargs.pop("labels", None), kwargs.pop("shift_labels", None)
@@ -124,7 +131,6 @@ def _forward_with_loss(original: Any) -> Any:
         if "use_cache" in names and kwargs.get("use_cache") is None:
             kwargs["use_cache"] = False
         _add_decoder_inputs(self, kwargs, labels)
-        handle = self.__dict__[_KEY]
         with_logits = not self.training if return_logits is None else return_logits
         if with_logits or handle.head is None:
             out = original(self, return_dict=True, **kwargs)
