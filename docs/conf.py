@@ -39,7 +39,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"collections\.abc\.(Sequence|Callable)"),
     (r"py:(class|func)", r"torch\.(Tensor|_C\.Generator|Size|softmax|nn\.Softmax)"),
     (r"py:(class|func)", r"torch\.distributions\..*"),
-    (r"py:class", r"torch\.nn\.parameter\.Parameter|Tensor"),
+    (r"py:class", r"torch\.nn\.(parameter\.Parameter|modules\.module\.Module)|Tensor"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable
-from functools import cache
 from typing import Any
 
 from torch.nn import Module
@@ -17,7 +15,7 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 
 def attention_modules(model: Module) -> dict[str, Module]:
     """The modules under ``model``, itself included, that look up the registry, by name."""
-    return {name: m for name, m in model.named_modules() if _looks_up(_kind(m))}
+    return {name: m for name, m in model.named_modules() if _looks_up(type(m))}
 
 
 def entmax_modules(name: str, model: Any) -> dict[str, Module]:
@@ -47,12 +45,16 @@ def implementation(module: Module) -> Any:
     return getattr(getattr(module, "config", None), "_attn_implementation", None)
 
 
-def _kind(module: Module) -> Hashable:
-    return type(module)
+def _looks_up(kind: type[Module]) -> bool:
+    if kind not in _known:
+        _known[kind] = _names_registry(kind)
+    return _known[kind]
 
 
-@cache
-def _looks_up(kind: Any) -> bool:
+_known: dict[type[Module], bool] = {}
+
+
+def _names_registry(kind: type[Module]) -> bool:
     if hasattr(kind, "set_attn_implementation"):  # a whole model, which checks names there
         return False
     for ancestor in kind.__mro__:
