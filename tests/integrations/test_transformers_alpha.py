@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import transformers
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import fenchel as fy
 from fenchel.integrations.transformers import (
@@ -94,6 +97,28 @@ def test_errors_of_alpha():
     use_entmax_attention(model)
     with pytest.raises(fy.FenchelError, match=r"learn_alpha: expected `low` < `alpha` < `high` < "):
         learn_alpha(model, alpha=2.0)
+
+
+class Headless(torch.nn.Module):
+    """Looks up the registry, and says nothing of heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(_attn_implementation="entmax")
+        self.scale = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self):
+        return ALL_ATTENTION_FUNCTIONS
+
+
+def test_learned_alpha_needs_to_know_the_heads():
+    with pytest.raises(
+        fy.FenchelError,
+        match=r"learn_alpha: expected Headless or its config to say its number of heads, but "
+        r"neither has `num_attention_heads`, `num_heads` or `n_heads`\.",
+    ):
+        learn_alpha(Headless())
+    set_alpha(Headless(), 2)  # which needs none
 
 
 class Watch(transformers.TrainerCallback):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fenchel as fy
-from fenchel.integrations.transformers import register, use_entmax_attention
+from fenchel.integrations.transformers import get_alpha, register, use_entmax_attention
 from fenchel.integrations.transformers._attention import attention_function
 from tests.integrations.hf_models import batch, build
 
@@ -142,11 +142,14 @@ def test_a_model_without_the_registry_is_refused():
 
 
 def test_registered_alpha_is_that_of_models_without_one():
-    model, inputs = build("llama", "entmax"), batch("llama")
+    model, other, inputs = build("llama", "entmax"), build("llama", "sdpa"), batch("llama")
     default = model(**inputs).logits
     try:
         register(alpha=2.0)
         ours = model(**inputs).logits
+        use_entmax_attention(other)  # registers nothing anew
+        assert torch.equal(model(**inputs).logits, ours)
+        assert set(get_alpha(model).values()) == {2.0}
     finally:
         register()
     model.set_attn_implementation("sparsemax")

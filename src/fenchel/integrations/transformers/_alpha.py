@@ -14,6 +14,8 @@ from fenchel.integrations.transformers._modules import entmax_modules
 
 _KEY = "entmax_alpha"  # of a config, and of an attention module
 _MEANING = "(1 is softmax, 2 is sparsemax)"
+DEFAULT = 1.5
+registered = {"alpha": DEFAULT}  # for models that nothing else tells one
 
 
 class LearnedAlpha(Module):
@@ -31,15 +33,15 @@ class LearnedAlpha(Module):
         return self.low + (self.high - self.low) * self.alpha_logit.sigmoid()
 
 
-def alpha_of(module: Module, default: float) -> float | Tensor:
-    """What was set on the module, else in its config, else the default."""
+def alpha_of(module: Module) -> float | Tensor:
+    """What was set on the module, else in its config, else what was registered."""
     held = getattr(module, _KEY, None)
     if isinstance(held, LearnedAlpha):
         return held()
     if isinstance(held, Tensor):
         return held
     written = getattr(getattr(module, "config", None), _KEY, None)
-    return default if written is None else written
+    return registered["alpha"] if written is None else written
 
 
 def set_alpha(model: Module, alpha: float) -> None:
@@ -95,7 +97,7 @@ def get_alpha(model: Module) -> dict[str, float | list[float]]:
     """
     found: dict[str, float | list[float]] = {}
     for name, module in entmax_modules("get_alpha", model).items():
-        alpha = alpha_of(module, DEFAULT)
+        alpha = alpha_of(module)
         found[name] = alpha.tolist() if isinstance(alpha, Tensor) else float(alpha)
     return found
 
@@ -150,9 +152,6 @@ def learn_alpha(
         module.add_module(_KEY, learned)
         made.append(learned.alpha_logit)
     return made
-
-
-DEFAULT = 1.5
 
 
 def _heads(name: str, module: Module) -> int:

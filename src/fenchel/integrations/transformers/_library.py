@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ def weights_are_recorded() -> bool:
 
 
 transformers: Any = load()
-_collector: Any = getattr(
-    getattr(transformers.utils, "output_capturing", None), "_active_collector", None
-)
+try:
+    _collector: Any = import_module("transformers.utils.output_capturing")._active_collector
+except (ImportError, AttributeError):
+    _collector = None

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from functools import partial
+from importlib import import_module
 from typing import Any
 
 from fenchel._checks import FenchelError, check_number
-from fenchel.integrations.transformers._alpha import DEFAULT, alpha_of, set_alpha
+from fenchel.integrations.transformers._alpha import DEFAULT, alpha_of, registered, set_alpha
 from fenchel.integrations.transformers._attention import attention_function
 from fenchel.integrations.transformers._library import transformers
 from fenchel.integrations.transformers._modules import NAME, attention_modules, implementation
@@ -41,13 +41,13 @@ def register(alpha: float = DEFAULT) -> None:
         >>> out.attentions[0].sum(-1).round(decimals=4).unique()
         tensor([1.], grad_fn=<...>)
     """
-    fallback = check_number("register", "alpha", alpha, 1.0, _MEANING)
+    registered["alpha"] = check_number("register", "alpha", alpha, 1.0, _MEANING)
     functions = {
         "entmax15": attention_function("entmax15", lambda module: 1.5),
         "sparsemax": attention_function("sparsemax", lambda module: 2.0),
-        NAME: attention_function(NAME, partial(alpha_of, default=fallback)),
+        NAME: attention_function(NAME, alpha_of),
     }
-    masks = transformers.masking_utils.sdpa_mask
+    masks = import_module("transformers.masking_utils").sdpa_mask
     for name, function in functions.items():
         transformers.AttentionInterface.register(name, function)
         transformers.AttentionMaskInterface.register(name, masks)
@@ -58,7 +58,7 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
 
     It is :func:`register`, ``model.set_attn_implementation("entmax")`` and :func:`set_alpha`, and
     it raises where the model would go on with softmax because its attention does not look up the
-    registry.
+    registry. What was registered before stays.
 
     Args:
         model: a ``PreTrainedModel``.
@@ -80,7 +80,8 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
         )
     modules = attention_modules(model)
     if modules:
-        register()
+        if NAME not in transformers.AttentionInterface().valid_keys():
+            register()
         model.set_attn_implementation(NAME)
     left = [path for path, module in modules.items() if implementation(module) != NAME]
     if left or not modules:
