@@ -12,15 +12,18 @@ READY := $(VENV)/.fenchel
 CODE  := $(shell find src CMakeLists.txt -not -name '__pycache__' -not -name '*.pyc')
 SAN   := $(CURDIR)/build/sanitize
 
-.PHONY: help setup demo test lint bench docs sanitize fuzz sanitized-core wheel clean
+.PHONY: help setup demo demo-maps test lint bench docs sanitize fuzz sanitized-core wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 setup: $(READY) ## create .venv, install torch and fenchel with its test tools
 
-demo: $(VENV)/.extra-plot ## show the maps: values, speed, pictures in out/
+demo: $(VENV)/.extra-demo ## train on English and Russian words, list all forms, draw into out/
+	@$(PY) examples/demo_inflection.py
+
+demo-maps: $(VENV)/.extra-plot ## show the maps: values, speed, pictures in out/
 	@$(PY) examples/demo_maps.py
 
 test: $(READY) ## all tests, then the examples in the docstrings
@@ -40,6 +43,10 @@ bench: $(VENV)/.extra-bench ## speed against torch and the entmax package
 	@$(PY) -m benchmarks.output_layer --peers --out out/bench.jsonl
 	@$(PY) -m benchmarks.attention --peers --out out/bench.jsonl
 	@$(PY) -m benchmarks.group_maps
+	@$(PY) -m benchmarks.structures_sequence --peers
+	@$(PY) -m benchmarks.structures_tree
+	@$(PY) -m benchmarks.structures_alignment
+	@$(PY) -m benchmarks.structures_sparsemap --large
 
 docs: $(VENV)/.extra-docs ## the documentation, strictly, into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -n -b html docs docs/_build/html

@@ -36,10 +36,15 @@ exclude_patterns = ["_build", "benchmarks.md"]  # the latter is part of performa
 nitpicky = True
 nitpick_ignore_regex = [
     # Names of Python and torch: without network there is no inventory to link them to.
-    (r"py:class", r"collections\.abc\.(Sequence|Callable)"),
+    (r"py:class", r"collections\.abc\..*|pathlib\.Path"),
     (r"py:(class|func)", r"torch\.(Tensor|_C\.Generator|Size|softmax|nn\.Softmax)"),
     (r"py:(class|func)", r"torch\.distributions\..*"),
-    (r"py:class", r"torch\.nn\.(parameter\.Parameter|modules\.module\.Module)|Tensor"),
+    (r"py:class", r"torch\.nn\.parameter\.Parameter|Tensor"),
+    (r"py:class", r"torch\.nn\.modules\.module\.Module"),
+    # Types that are not public: what a caller does with them is said where they appear.
+    (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
+    (r"py:class", r"fenchel\.models\._global_attention\.Keys|fenchel\.training\._yaml\.Config"),
+    (r"py:class", r"fenchel\.structures\._problem\.Problem|fenchel\.tasks\._files\.Line"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 
@@ -66,13 +71,20 @@ html_show_sphinx = False
 
 
 def draw_figures(app: Sphinx) -> None:
-    """The pictures come from the same code as those of ``make demo``."""
+    """The pictures come from the same code as those of ``make demo-maps``."""
     import plot_language_model
     import plot_losses
     import plot_maps
     import plot_regularized_attention
+    import plot_structures
 
-    galleries = (plot_maps, plot_losses, plot_language_model, plot_regularized_attention)
+    galleries = (
+        plot_maps,
+        plot_losses,
+        plot_language_model,
+        plot_regularized_attention,
+        plot_structures,
+    )
     for gallery in galleries:
         gallery.draw_all(HERE / "_static" / "figures")
 
@@ -83,6 +95,11 @@ def keep_sentences(
     """Napoleon takes "word: text" in a property for a type and its description; undo that."""
     if what == "property":
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
+
+
+def keep_stars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """A star in (*batch, n) is part of a shape; it begins no emphasis."""
+    lines[:] = [re.sub(r"\((?=\*batch)", r"(\\", line) for line in lines]
 
 
 # Formulas become MathML, which browsers show by themselves: no script, no network.
@@ -113,3 +130,4 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", draw_figures)
     app.connect("autodoc-process-docstring", keep_sentences, priority=600)  # napoleon's is 500
+    app.connect("autodoc-process-docstring", keep_stars, priority=600)

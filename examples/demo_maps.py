@@ -1,4 +1,4 @@
-"""The maps at a glance: ``make demo``, or ``python examples/demo_maps.py``.
+"""The maps at a glance: ``make demo-maps``, or ``python examples/demo_maps.py``.
 
 Prints which kernels run, what each map makes of the same scores and how long it takes, and draws
 the pictures of the papers into ``out/``.

@@ -16,6 +16,10 @@ MODULES = (
     "fenchel.nn",
     "fenchel.metrics",
     "fenchel.analysis",
+    "fenchel.models",
+    "fenchel.decoding",
+    "fenchel.training",
+    "fenchel.tasks",
     "fenchel.solvers",
     "fenchel.integrations.entmax",
     "fenchel.integrations.transformers",
@@ -26,7 +30,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def documented() -> set[str]:
     """The names that have a directive on a page of the reference."""
     text = "".join(page.read_text() for page in (ROOT / "docs/api").glob("*.rst"))
-    return set(re.findall(r"^\.\. (?:auto\w+|py:module):: ([\w.]+)", text, re.MULTILINE))
+    return set(re.findall(r"^\.\. (?:auto\w+|py:module|py:data):: ([\w.]+)", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -113,7 +113,8 @@ def check_number(
     """Check that ``value`` is a number (NumPy's count) of at least ``low``."""
     number = _as_float(name, label, value, kind)
     if not number >= low:  # NaN is not
-        raise FenchelError(f"{name}: `{label}` must be at least {low:g} {meaning}; got {value!r}.")
+        least = f"{low:g} {meaning}".rstrip()
+        raise FenchelError(f"{name}: `{label}` must be at least {least}; got {value!r}.")
     return number
 
 

@@ -43,6 +43,13 @@ def test_groups_can_be_given():
     assert vertical_borders(axes, 0) == {2}
 
 
+def test_the_darkest_colour_can_be_that_of_another_weight():
+    darkest = matplotlib.colormaps["Blues"](1.0)
+    assert plot_attention(torch.tensor([0.5, 0.2])).patches[0].get_facecolor() == darkest
+    paler = plot_attention(torch.tensor([0.5, 0.2]), top=1.0).patches[0].get_facecolor()
+    assert paler == matplotlib.colormaps["Blues"](0.15 + 0.85 * 0.5)
+
+
 def test_draws_on_given_axes():
     figure = matplotlib.figure.Figure()
     ax = figure.subplots()

@@ -40,6 +40,7 @@ def test_every_map_has_a_module():
     assert TWINS.keys() == MAPS.keys()
     others = {name for name in fenchel.nn.__all__ if name.endswith(("Loss", "Attention"))}
     others |= {"Fusedmax", "Oscarmax"}  # in test_group_maps.py
+    others |= {name for name in fenchel.nn.__all__ if name.endswith("Layer")} | {"LinearChain"}
     maps = set(fenchel.nn.__all__) - others
     assert {module.__name__ for module, _, _ in TWINS.values()} == maps
 

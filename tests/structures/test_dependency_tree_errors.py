@@ -114,8 +114,8 @@ def test_targets():
         lambda: tree.score(scores, torch.tensor([[0, 1, 2], [0, 3, 0]]), lengths=lengths),
     )
     for target, got in [
-        (torch.zeros(2, 3), (2, 3)),
-        (torch.zeros(2, 2).long(), (2, 2)),
+        (torch.zeros(2, 3), "(2, 3) of torch.float32"),
+        (torch.zeros(2, 2).long(), "(2, 2) of torch.int64"),
         (7, "int"),
     ]:
         check(

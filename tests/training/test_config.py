@@ -176,7 +176,7 @@ def test_how_often_it_validates_and_saves_does_not_change_the_weights(tmp_path):
         ("betas", 0.9, "two numbers of at least 0 and below 1"),
         ("batch_unit", "words", "one of sentences, tokens"),
         ("optimizer", "sgd", "one of adam, adamw"),
-        ("schedule", "cosine", "one of plateau, inverse_sqrt, constant"),
+        ("schedule", "cosine", "one of plateau, inverse_sqrt, linear, constant"),
         ("mode", "up", "one of min, max"),
     ],
 )
@@ -213,3 +213,12 @@ def test_plateau_halves_the_rate_in_the_run(tmp_path):
     ).run()
     rates = [line["learning_rate"] for line in lines(tmp_path, "train")]
     assert rates == [0.02, 0.02, 0.01, 0.01, 0.005]
+
+
+def test_linear_needs_its_end():
+    with pytest.raises(FenchelError) as error:
+        TrainConfig(schedule="linear")
+    assert str(error.value) == (
+        "TrainConfig: expected `max_steps` with the schedule linear, which ends there, but got "
+        "None."
+    )

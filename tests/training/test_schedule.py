@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fenchel.training import Constant, InverseSqrt, Plateau, make_schedule
+from fenchel.training import Constant, InverseSqrt, Linear, Plateau, make_schedule
 from tests.training.tiny import config_with
 
 
@@ -45,3 +45,19 @@ def test_state_is_json_and_comes_back(name):
         second.validated(improved)
         assert first.rate(7) == second.rate(7)
     assert first.state() == second.state()
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"), [(1, 0.02), (2, 0.04), (4, 0.08), (7, 0.04), (10, 0.0), (11, 0.0)]
+)
+def test_linear(step, rate):
+    assert Linear(0.08, 4, 9).rate(step) == pytest.approx(rate, rel=1e-15)
+
+
+def test_linear_ends_above_zero():
+    assert Linear(0.08, 4, 9).rate(9) > 0 < Linear(0.08, 20, 9).rate(9)
+
+
+def test_linear_of_a_config():
+    config = config_with(schedule="linear", max_steps=7, warmup_steps=3, learning_rate=0.5)
+    assert make_schedule(config) == Linear(0.5, 3, 7)

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel.analysis._drawing import axes_of, check_matrix, check_names, shades
 
-_GREY = "#d9d9d9"
+_NAME = "plot_attention"
 _MARKERS = "ovsPD^X*"
 
 
@@ -18,6 +19,7 @@ def plot_attention(
     keys: Sequence[str] | None = None,
     *,
     groups: Tensor | None = None,
+    top: float | None = None,
     ax: Any = None,
     cmap: str = "Blues",
 ) -> Any:
@@ -33,6 +35,7 @@ def plot_attention(
         keys: names of the columns.
         groups: which keys each query fuses, integers of the shape of ``weights`` (equal numbers in
             a row are one group); by default, nonzero weights that are equal.
+        top: the weight of the darkest colour; by default the largest one of the matrix.
         ax: matplotlib axes to draw on; by default those of a new figure.
         cmap: matplotlib's name for the colours.
 
@@ -46,22 +49,19 @@ def plot_attention(
         >>> len(axes.texts)
         0
     """
-    axes = _axes(ax)
-    values = _check_weights(weights)
+    axes = axes_of(_NAME, ax)
+    values = check_matrix(_NAME, weights, "(queries, keys)", row=True)
     rows, columns = values.shape
     fused = _check_groups(groups, values)
-    _check_names("queries", queries, rows)
-    _check_names("keys", keys, columns)
-    import matplotlib
+    check_names(_NAME, "queries", queries, rows)
+    check_names(_NAME, "keys", keys, columns)
     from matplotlib.patches import Rectangle
 
-    colours = matplotlib.colormaps[cmap]
-    top = max(float(values.max()), 1e-12)
+    top = float(values.max()) if top is None else top
+    colours = shades(values, cmap, top)
     for i in range(rows):
         for j in range(columns):
-            weight = float(values[i, j])
-            colour = _GREY if weight == 0 else colours(0.15 + 0.85 * weight / top)
-            axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="none"))
+            axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colours[i, j], edgecolor="none"))
         _borders(axes, i, fused[i], values[i])
         _mark_scattered(axes, i, fused[i], values[i], top)
     for i in range(rows + 1):
@@ -106,34 +106,6 @@ def _mark_scattered(axes: Any, row: int, group: Tensor, values: Tensor, top: flo
         marked += 1
 
 
-def _axes(ax: Any) -> Any:
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise ImportError(
-            "plot_attention needs matplotlib; install it with `pip install matplotlib`."
-        ) from error
-    if ax is not None:
-        return ax
-    return matplotlib.figure.Figure(layout="constrained").subplots()
-
-
-def _check_weights(weights: Any) -> Tensor:
-    if not isinstance(weights, Tensor) or not weights.is_floating_point():
-        raise FenchelError(
-            "plot_attention: expected `weights` to be a floating tensor, but got "
-            f"{weights.dtype if isinstance(weights, Tensor) else type(weights).__name__}."
-        )
-    values = weights.detach().cpu().double()
-    values = values[None] if values.dim() == 1 else values
-    if values.dim() != 2 or values.numel() == 0:
-        raise FenchelError(
-            f"plot_attention: expected `weights` of shape (queries, keys), but got "
-            f"{tuple(weights.shape)}."
-        )
-    return values
-
-
 def _check_groups(groups: Any, values: Tensor) -> Tensor:
     if groups is None:
         places = torch.arange(values.shape[1])
@@ -150,10 +122,3 @@ def _check_groups(groups: Any, values: Tensor) -> Tensor:
             f"but got {tuple(groups.shape)}."
         )
     return numbers
-
-
-def _check_names(label: str, names: Sequence[str] | None, count: int) -> None:
-    if names is not None and len(names) != count:
-        raise FenchelError(
-            f"plot_attention: expected {count} names in `{label}`, but got {len(names)}."
-        )

@@ -42,7 +42,7 @@ def beam_search(
 
     With a length penalty a, outputs are ranked by
 
-    .. math:: \log p(y) \big/ \left(\frac{5 + |y|}{6}\right)^a,
+    .. math:: \log p(y) / \left(\frac{5 + |y|}{6}\right)^a,
 
     and the proofs stay sound by dividing a pruned prefix by the penalty of ``max_length``; they are
     then about outputs of at most ``max_length`` tokens.

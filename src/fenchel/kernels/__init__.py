@@ -23,6 +23,7 @@ from fenchel.kernels._trees import (
     tree_log_partition,
     tree_log_partition_ops,
     tree_marginals,
+    tree_sums,
 )
 
 __all__ = [
@@ -49,5 +50,6 @@ __all__ = [
     "tree_log_partition",
     "tree_log_partition_ops",
     "tree_marginals",
+    "tree_sums",
     "use_backend",
 ]

@@ -14,23 +14,11 @@ from fenchel.kernels._native_structures import KINDS
 
 _functions: dict[str, Callable[..., int]] = {}
 if LIBRARY is not None:
-    LIBRARY.fenchel_active_set.argtypes = (
-        [
-            c_int,
-            c_void_p,
-            c_int64,
-            c_int64,
-            c_int64,
-            c_void_p,
-            c_void_p,
-            c_int64,
-            c_int64,
-            c_double,
-            c_int,
-        ]
-        + [c_void_p] * 4
-        + [c_void_p] * 3
-    )
+    LIBRARY.fenchel_active_set.argtypes = [
+        *(c_int, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int64),
+        *(c_int64, c_double, c_int),
+        *[c_void_p] * 7,
+    ]
     LIBRARY.fenchel_active_set_take.argtypes = [c_void_p] + [c_int64] * 3 + [c_void_p] * 3
     LIBRARY.fenchel_active_set_take.restype = None
     LIBRARY.fenchel_face_product.argtypes = [c_void_p] * 4 + [c_int64] * 4

@@ -36,12 +36,12 @@ def tree_marginals(
     layout: tuple[int, ...],
     sizes: Tensor,
     direction: Tensor | None = None,
-) -> Tensor:
-    """Native twin of the reference's marginals and of their derivative along a direction."""
+) -> tuple[Tensor, Tensor]:
+    """The log-partition, and the marginals or their derivative along a direction."""
     value = torch.empty(scores.shape[0], dtype=torch.float64)
     marginals = torch.empty(scores.shape, dtype=torch.float64)
     _run(projective, scores, direction, layout, sizes, value, marginals)
-    return marginals
+    return value, marginals
 
 
 def _run(

@@ -22,7 +22,7 @@ def sequence_smoothed(
         return _native_sequence.smoothed(omega, scores, layout, sizes, with_means)
     if not with_means:
         return reference.sequence_value(omega, scores, layout, sizes), None
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         leaf = scores.clone().requires_grad_()
         values = reference.sequence_value(omega, leaf, layout, sizes)
         (means,) = torch.autograd.grad(values.sum(), leaf)
@@ -36,7 +36,7 @@ def sequence_product(
     scores, direction = scores.detach(), direction.detach()
     if choose_backend(scores) == "native":
         return _native_sequence.product(omega, scores, direction, layout, sizes)
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         leaf = scores.clone().requires_grad_()
         return reference.sequence_product(omega, leaf, direction, layout, sizes).detach()
 

@@ -14,8 +14,8 @@ _ORACLES: dict[str, Callable[[Tensor, tuple[int, ...], Tensor], Tensor]] = {
     "alignment": reference.alignment_best_parts,
     "assignment": reference.assignment_best_parts,
     "k_subsets": reference.k_subsets_best_parts,
-    "sequence": reference.sequence_best_parts,
     "projective_tree": reference.projective_tree_best_parts,
+    "sequence": reference.sequence_best_parts,
     "tree": reference.tree_best_parts,
 }
 

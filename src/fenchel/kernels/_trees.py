@@ -38,14 +38,33 @@ def tree_marginals(
     (instances, parts) or None.
     """
     if choose_backend(scores) == "native":
-        return _native_tree.tree_marginals(projective, scores.detach(), layout, sizes, direction)
-    with torch.enable_grad():
-        known = scores.detach().requires_grad_()
+        return _native_tree.tree_marginals(projective, scores.detach(), layout, sizes, direction)[1]
+    return _by_autograd(projective, scores, layout, sizes, direction)[1]
+
+
+def tree_sums(
+    projective: bool, scores: Tensor, layout: tuple[int, ...], sizes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The log-partition and the marginals in one go."""
+    if choose_backend(scores) == "native":
+        return _native_tree.tree_marginals(projective, scores.detach(), layout, sizes)
+    return _by_autograd(projective, scores, layout, sizes, None)
+
+
+def _by_autograd(
+    projective: bool,
+    scores: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    direction: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode(False), torch.enable_grad():
+        known = scores.detach().clone().requires_grad_()
         value = tree_log_partition_ops(projective, known, layout, sizes)
         (mean,) = torch.autograd.grad(value.sum(), known, create_graph=direction is not None)
         if direction is not None:
             (mean,) = torch.autograd.grad(mean, known, direction)
-    return mean.detach()
+    return value.detach(), mean.detach()
 
 
 def tree_log_partition_ops(

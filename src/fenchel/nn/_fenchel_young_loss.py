@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from fenchel.losses import fenchel_young_loss
+from fenchel.losses._structured import refuse_class_options
 from fenchel.nn._loss import LossArguments
 from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
 
@@ -48,6 +49,14 @@ class FenchelYoungLoss(LossArguments):
         structured = isinstance(omega, StructuredRegularizer)
         self.omega = omega if structured else as_regularizer("nn.FenchelYoungLoss", omega)
         self._take_arguments(weight, ignore_index, label_smoothing, reduction, dim, cost)
+        if structured:
+            refuse_class_options(
+                "nn.FenchelYoungLoss",
+                weight=weight is None,
+                ignore_index=ignore_index == -100,
+                label_smoothing=label_smoothing == 0.0,
+                dim=dim is None,
+            )
 
     def forward(
         self,

@@ -5,9 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_positive
 from fenchel.losses import fenchel_young_loss
-from fenchel.nn._arguments import written
 from fenchel.regularizers import MAP, Marginals, SmoothedDP, SparseMAP, StructuredRegularizer
 from fenchel.structures import Alignment, Assignment, DependencyTree, Structure
 
@@ -22,15 +21,16 @@ class StructuredLayer(torch.nn.Module):
         omega: how: ``"sparsemap"`` (a mean of few structures), ``"marginals"`` (of all, by their
             probability), ``"smoothed_dp"`` (sparse and cheap, for sequences and alignments) or
             ``"map"`` (the best; no gradient).
-        gamma: the temperature of the marginals, or how smooth the dynamic program is; a number
-            above 0. For SparseMAP scores are divided by it.
+        gamma: how strong the regularizer is: the temperature of the marginals, how smooth the
+            dynamic program is, how dense SparseMAP. A number above 0; ``"map"`` has no use for it.
     """
 
     def __init__(self, structure: Structure, omega: str = "sparsemap", gamma: float = 1.0) -> None:
         super().__init__()
-        self.omega = _regularizer(type(self).__name__, structure, omega, gamma)
+        name = f"nn.{type(self).__name__}"
+        self.gamma = check_positive(name, "gamma", gamma, 1e300, "a finite number above 0")
+        self.omega = _regularizer(name, structure, omega, self.gamma)
         self._choice = omega
-        self.gamma = gamma
 
     def forward(
         self, scores: Tensor, lengths: Tensor | None = None, mask: Tensor | None = None
@@ -75,10 +75,10 @@ class StructuredLayer(torch.nn.Module):
 
     def _scores(self, scores: Tensor) -> Any:
         """What the regularizer is given."""
-        return scores / self.gamma if self._choice == "sparsemap" and self.gamma != 1 else scores
+        return scores
 
     def extra_repr(self) -> str:
-        return f"{self._choice!r}, gamma={written(self.gamma)}"
+        return f"{self.omega.structure!r}, {self._choice!r}, gamma={self.gamma!r}"
 
 
 class TreeLayer(StructuredLayer):
@@ -154,7 +154,7 @@ def _regularizer(
     name: str, structure: Structure, omega: str, gamma: float
 ) -> StructuredRegularizer:
     if omega == "sparsemap":
-        return SparseMAP(structure)
+        return SparseMAP(structure, gamma)
     if omega == "marginals":
         return Marginals(structure, gamma)
     if omega == "smoothed_dp":
@@ -162,4 +162,4 @@ def _regularizer(
     if omega == "map":
         return MAP(structure)
     known = ", ".join(repr(choice) for choice in _CHOICES)
-    raise FenchelError(f"nn.{name}: expected `omega` to be one of {known}, but got {omega!r}.")
+    raise FenchelError(f"{name}: expected `omega` to be one of {known}, but got {omega!r}.")

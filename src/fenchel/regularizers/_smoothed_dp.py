@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_positive
 from fenchel.regularizers._structured import StructuredRegularizer
 from fenchel.structures import Structure
 from fenchel.structures._problem import Problem
+
+#: A loss this small, relative to the scores, may be rounding.
+_NEAR = 1e-11
 
 
 class SmoothedDP(StructuredRegularizer):
@@ -33,8 +37,8 @@ class SmoothedDP(StructuredRegularizer):
     Example:
         >>> scores = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
         >>> SmoothedDP(fy.Alignment(), "l2").predict(scores)
-        tensor([[1.0000, 0.0000],
-                [1.0000, 1.0000]])
+        tensor([[1., 0.],
+                [1., 1.]])
 
     References:
         Mensch & Blondel. Differentiable Dynamic Programming for Structured Prediction and
@@ -69,9 +73,17 @@ class SmoothedDP(StructuredRegularizer):
         return self.structure._smoothed_max(problem, self.omega, self.gamma)
 
     def _against(self, problem: Problem, parts: Tensor) -> Tensor:
-        value = super()._against(problem, parts)
-        if self.omega == "l2":  # Ω is γ/2 at every choice that is certain
-            value = value + 0.5 * self.gamma * self.structure._choices(problem, parts)
+        score = problem.score(parts)
+        value = self._max(problem) - score
+        if self.omega == "entropy":
+            return value
+        # Ω is γ/2 at every choice that is certain.
+        value = value + 0.5 * self.gamma * self.structure._choices(problem, parts).to(value.dtype)
+        near = value.detach() <= _NEAR * (1 + score.detach().abs())
+        if bool(near.any()):  # then it is 0 exactly if the prediction is right
+            with torch.no_grad():
+                right = (self._mean(problem) == problem.indicator(parts)).all(1)
+            value = torch.where(near & right, value - value.detach(), value)
         return value
 
     def __repr__(self) -> str:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_positive
@@ -15,8 +17,8 @@ from fenchel.structures._problem import Problem
 class SparseMAP(StructuredRegularizer):
     r"""Euclidean projection onto the hull of the structures: a mean of few of them.
 
-    .. math:: \Omega(\mu) = \tfrac12 \|\mu_u\|^2, \qquad \hat\mu = \arg\max_{\mu \in
-        \operatorname{conv} \mathcal Y} \langle \theta, \mu \rangle - \tfrac12 \|\mu_u\|^2
+    .. math:: \Omega(\mu) = \tfrac\gamma2 \|\mu_u\|^2, \qquad \hat\mu = \arg\max_{\mu \in
+        \operatorname{conv} \mathcal Y} \langle \theta, \mu \rangle - \tfrac\gamma2 \|\mu_u\|^2
 
     where :math:`\mu_u` are the unary parts (tags, arcs, cells), not transitions. It needs nothing
     but the structure's argmax, so it is there where marginals are not (assignments), and it is
@@ -30,6 +32,7 @@ class SparseMAP(StructuredRegularizer):
 
     Args:
         structure: what to choose from; one with only an ``argmax`` of its own will do.
+        gamma: how strong, above 0; less is sparser, and at 0 it would be :class:`MAP`.
         max_iter: the most steps of the solver for one instance; it warns if they do not suffice.
         tol: the gap, relative to the size of the scores, at which an instance is done.
 
@@ -38,16 +41,28 @@ class SparseMAP(StructuredRegularizer):
         >>> omega.predict(torch.tensor([0.5, 0.4, 0.3, -2.0]))
         tensor([0.7667, 0.6667, 0.5667, 0.0000])
         >>> answer = omega.solve(torch.tensor([0.5, 0.4, 0.3, -2.0]))
-        >>> int(answer.sizes)
-        3
+        >>> answer.sizes, answer.iterations, answer.converged
+        (tensor(3), tensor(2), tensor(True))
+        >>> answer.structure(0), answer.weights[0]
+        (tensor([1., 1., 0., 0.]), tensor(0.4333, dtype=torch.float64))
 
     References:
         Niculae, Martins, Blondel & Cardie. SparseMAP: Differentiable Sparse Structured Inference.
         ICML 2018.
     """
 
-    def __init__(self, structure: Structure, *, max_iter: int = 1000, tol: float = 1e-9) -> None:
+    def __init__(
+        self,
+        structure: Structure,
+        gamma: float = 1.0,
+        *,
+        max_iter: int = 10_000,
+        tol: float = 1e-12,
+    ) -> None:
         super().__init__(structure)
+        self.gamma = check_positive(
+            "SparseMAP", "gamma", gamma, 1e300, "a finite number above 0 (0 would be MAP)"
+        )
         self.max_iter = check_int("SparseMAP", "max_iter", max_iter)
         if self.max_iter < 1:
             raise FenchelError(f"SparseMAP: `max_iter` must be at least 1; got {max_iter}.")
@@ -55,18 +70,18 @@ class SparseMAP(StructuredRegularizer):
 
     @property
     def margin(self) -> float:
-        """A structure must lead each other by half their squared distance: 1 for one of k."""
-        return 1.0
+        """A structure must lead each other by γ/2 times their squared distance: γ for one of k."""
+        return self.gamma
 
     def __call__(self, means: Any) -> Tensor:
-        """Ω(μ), half the squared norm of the unary means, for each instance."""
+        """Ω(μ), γ/2 times the squared norm of the unary means, for each instance."""
         unary = self.structure._unary(means)
-        return 0.5 * unary.square().flatten(-self.structure.event_dim).sum(-1)
+        return 0.5 * self.gamma * unary.square().flatten(-self.structure.event_dim).sum(-1)
 
     def solve(
         self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> SparseDistribution:
-        """The structures, their weights, the gap and the iterations, without a graph.
+        """The structures, their weights, the gap and the iterations, for θ/γ.
 
         Args:
             scores: the parts' scores, in the structure's form; ``-inf`` is a mask.
@@ -74,15 +89,29 @@ class SparseMAP(StructuredRegularizer):
             mask: boolean, True where a part may be used.
         """
         problem = self.structure._problem(self._named("solve"), scores, lengths, mask)
-        return sparse_map(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+        problem = self._in_units_of_gamma(problem)
+        with torch.no_grad():
+            found = sparse_map(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+        batch = problem.batch_shape
+        return replace(
+            found,
+            means=problem.means(found.means),
+            structures=found.structures.reshape(*batch, *found.structures.shape[1:]),
+            weights=found.weights.reshape(*batch, found.weights.shape[1]),
+            gap=found.gap.reshape(batch),
+            iterations=found.iterations.reshape(batch),
+            status=found.status.reshape(batch),
+            problem=problem,
+        )
 
     def _mean(self, problem: Problem) -> Tensor:
+        problem = self._in_units_of_gamma(problem)
         return sparse_map_means(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
 
     def _max(self, problem: Problem) -> Tensor:
         mean = self._mean(problem)
         known = mean.detach()
-        half = 0.5 * known[:, : problem.n_unary].square().sum(1)
+        half = 0.5 * self.gamma * known[:, : problem.n_unary].square().sum(1)
         return envelope(inner(problem.scores.detach(), known) - half, problem.scores, mean)
 
     def _against(self, problem: Problem, parts: Tensor) -> Tensor:
@@ -90,10 +119,14 @@ class SparseMAP(StructuredRegularizer):
         mean = self._mean(problem)
         apart = mean.detach() - y
         slope = problem.scores.detach().clone()
-        slope[:, :n] -= mean.detach()[:, :n]
+        slope[:, :n] -= self.gamma * mean.detach()[:, :n]
         # Both terms are at least 0, the first by the optimality of the mean.
-        value = inner(slope, apart).clamp(min=0) + 0.5 * apart[:, :n].square().sum(1)
+        value = inner(slope, apart).clamp(min=0)
+        value = value + 0.5 * self.gamma * apart[:, :n].square().sum(1)
         return envelope(value, problem.scores, mean - y)
 
+    def _in_units_of_gamma(self, problem: Problem) -> Problem:
+        return problem if self.gamma == 1 else replace(problem, scores=problem.scores / self.gamma)
+
     def __repr__(self) -> str:
-        return f"SparseMAP({self.structure!r})"
+        return f"SparseMAP({self.structure!r}, gamma={self.gamma:g})"

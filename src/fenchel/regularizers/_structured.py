@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
@@ -135,9 +136,13 @@ class StructuredRegularizer(ABC):
                     f"{tuple(cost.shape)}."
                 )
             added = to_flat(cost).reshape(-1, n)
+            finite = bool(added.isfinite().all())
         else:
             number = check_number(name, "cost", cost, 0.0, "", "a number or a torch.Tensor")
+            finite = number < math.inf
             added = number * (1 - y[:, :n]).clamp(min=0)
+        if not finite:
+            raise FenchelError(f"{name}: expected finite numbers in `cost`, but got others.")
         rest = problem.scores.shape[1] - n
         return replace(problem, scores=problem.scores + torch.nn.functional.pad(added, (0, rest)))
 

@@ -42,8 +42,7 @@ def active_set(
         left = left[torch.tensor(going)]
     if complete:
         for i, run in enumerate(runs):
-            row = torch.tensor([i])
-            _fill_face(run, lambda slopes, row=row: best(row, slopes.unsqueeze(0))[0])
+            _fill_face(run, best, torch.tensor([i]))
     return _padded(runs, scores)
 
 
@@ -168,13 +167,13 @@ class _Run:
         self.matrix = inverse - torch.outer(ones, ones) / ones.sum()
 
 
-def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
+def _fill_face(run: _Run, best: Best, row: Tensor) -> None:
     """Members of weight 0, until there are as many as the face has dimensions.
 
     The solution may need fewer (all scores equal, say), or some weights may be too small to be
     found. The face's other members are the best ones for slopes that are pushed a little across the
-    members' hull, in which the solution lies. Once a random push finds none, there is none: a linear
-    function whose maximum over a face is inside of it is constant there.
+    members' hull, in which the solution lies. Once a random push finds none, there is none: a
+    linear function whose maximum over a face is inside of it is constant there.
     """
     if len(run.lists) < 2:  # a corner of the polytope: it does not move
         return
@@ -185,7 +184,7 @@ def _fill_face(run: _Run, best: Callable[[Tensor], Tensor]) -> None:
         across = noise - (run.matrix @ (run.points @ noise)) @ run.points
         pushed = slopes.clone()
         pushed[: run.n_unary] += push * run.scale * across
-        found, inside = run.join(best(pushed))
+        found, inside = run.join(best(row, pushed.unsqueeze(0))[0])
         if not inside:  # it went past the face
             push /= 64
         if push < least or (inside and not found):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
 from fenchel.kernels._faces import SOLVED
+from fenchel.structures._problem import Problem
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,35 @@ class SparseDistribution:
         iterations: int64, how many members entered after the first.
         status: int64: 0 if the gap is within the tolerance, 1 if iterations ran out, 2 if rounding
             errors kept it from getting there.
+        problem: what was solved.
+
+    From :meth:`fenchel.SparseMAP.solve` the means are in the form of the scores, and the instances
+    have the axes of the batch.
     """
 
-    means: Tensor  # shape: (instances, parts)
+    means: Any  # shape: (instances, parts)
     structures: Tensor  # shape: (instances, members, longest)
     weights: Tensor  # shape: (instances, members)
     gap: Tensor  # shape: (instances)
     iterations: Tensor  # shape: (instances)
     status: Tensor  # shape: (instances)
+
+    problem: Problem | None = field(default=None, repr=False)
+
+    @property
+    def sizes(self) -> Tensor:
+        """int64, how many members have a weight; shape: (instances)."""
+        return (self.weights > 0).sum(-1)
+
+    def structure(self, k: int) -> Any:
+        """Member ``k`` of every instance as 0s and 1s in the form of the scores; 0s if it has none.
+
+        Args:
+            k: from 0 to the largest of ``sizes``, less 1.
+        """
+        assert self.problem is not None
+        lists = self.structures.reshape(-1, *self.structures.shape[-2:])[:, k]
+        return self.problem.means(self.problem.indicator(lists))
 
     @property
     def converged(self) -> Tensor:

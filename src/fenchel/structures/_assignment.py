@@ -65,7 +65,9 @@ class Assignment(BuiltIn):
         shape = (*problem.batch_shape, n)
         fits = isinstance(target, Tensor) and not target.is_floating_point()
         if not fits or target.dtype == torch.bool or target.shape != shape:
-            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            got = type(target).__name__
+            if isinstance(target, Tensor):
+                got = f"{tuple(target.shape)} of {target.dtype}"
             raise FenchelError(
                 f"{name}: expected `target` to hold the column of each row, an integer tensor of "
                 f"shape {shape}, but got {got}."

@@ -85,19 +85,13 @@ class DependencyTree(BuiltIn):
         n = scores.shape[-2]
         batch_shape = scores.shape[:-2]
         sizes = check_sizes(name, lengths, batch_shape, (n,))
-        words, heads = torch.arange(n).unsqueeze(1), torch.arange(n + 1)
-        inside = (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2)) & (heads != words + 1)
+        inside = _arcs(n, None if lengths is None else sizes)
         cube = to_flat(masked(name, scores, mask)).reshape(-1, n, n + 1)
         cube = torch.where(inside, cube, 0.0)  # the rest may hold anything
         flat = cube.reshape(-1, n * (n + 1))
-        check_values(name, flat)
-        headless = ~((cube.detach() > -math.inf) & inside).any(2) & inside.any(2)
-        if bool(headless.any()):
-            row = int(headless.any(1).long().argmax())
-            raise FenchelError(
-                f"{name}: expected a finite score for at least one head of every word, but word "
-                f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
-            )
+        if not bool(flat.detach().sum().isfinite()):  # else there is nothing to find
+            check_values(name, flat)
+            _check_heads(name, cube.detach(), inside)
         return Problem(
             scores=flat,
             n_unary=n * (n + 1),
@@ -114,7 +108,9 @@ class DependencyTree(BuiltIn):
         shape = (*problem.batch_shape, n)
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
         if not is_index or target.dtype == torch.bool or target.shape != shape:
-            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+            got = type(target).__name__
+            if isinstance(target, Tensor):
+                got = f"{tuple(target.shape)} of {target.dtype}"
             raise FenchelError(
                 f"{name}: expected `target` to hold the head of every word (0 is the root), an "
                 f"integer tensor of shape {shape}, but got {got}."
@@ -138,7 +134,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         value = TreeLogPartition.apply(
-            problem.scores / gamma, self.projective, problem.layout, problem.sizes
+            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = value.detach() == -math.inf
         if bool(none.any()):
@@ -149,7 +145,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         mean = TreeMarginals.apply(
-            problem.scores / gamma, self.projective, problem.layout, problem.sizes
+            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = mean.detach().sum(1) == 0  # with a tree, as many arcs as words
         if bool(none.any()):
@@ -169,7 +165,8 @@ class DependencyTree(BuiltIn):
             own = slice(word * (words + 1), (word + 1) * (words + 1))
             mean = kernels.tree_marginals(self.projective, scores, problem.layout, sizes)[:, own]
             there = sizes[:, 0] > word
-            mean = torch.where(there.unsqueeze(1), mean, 1.0)
+            # Rounding may leave -1e-17 in the reference.
+            mean = torch.where(there.unsqueeze(1), mean.clamp(min=0), 1.0)
             head = torch.multinomial(mean, 1, generator=generator)
             others = torch.arange(words + 1) != head
             scores[:, own] = torch.where(others & there.unsqueeze(1), -math.inf, scores[:, own])
@@ -184,6 +181,30 @@ class DependencyTree(BuiltIn):
             f"{self!r}: instance {row} of the batch has no tree with a finite score; too much is "
             "masked."
         )
+
+
+def _arcs(n: int, sizes: Tensor | None) -> Tensor:
+    """Where (instances or 1, n, n + 1) arcs are: inside the lengths, from a word to another one."""
+    words, heads = torch.arange(n).unsqueeze(1), torch.arange(n + 1)
+    others = (heads != words + 1).unsqueeze(0)
+    if sizes is None:
+        return others
+    return others & (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2))
+
+
+def _check_heads(name: str, scores: Tensor, inside: Tensor) -> None:
+    """Refuse (instances, n, n + 1) scores with a word that has no finite head."""
+    headless = ~((scores > -math.inf) & inside).any(2) & inside.any(2)
+    if bool(headless.any()):
+        row = int(headless.any(1).long().argmax())
+        raise FenchelError(
+            f"{name}: expected a finite score for at least one head of every word, but word "
+            f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
+        )
+
+
+def _cooled(problem: Problem, temperature: float) -> Tensor:
+    return problem.scores if temperature == 1 else problem.scores / temperature
 
 
 def _wrong(heads: Tensor, single_root: bool, projective: bool) -> str | None:

@@ -13,6 +13,7 @@ from fenchel.kernels.reference import k_subsets_log_partition
 from fenchel.structures._problem import Problem, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures._subset_lists import best_subsets, draw_subsets
 
 
 class KSubsets(BuiltIn):
@@ -55,8 +56,8 @@ class KSubsets(BuiltIn):
         enough = ((flat.detach() > -math.inf) & inside).sum(1) >= self.k
         if not bool(enough.all()):
             raise FenchelError(
-                f"{name}: expected at least {self.k} items with a finite score in every instance, "
-                f"but instance {int((~enough).long().argmax())} of the batch has fewer."
+                f"{name}: expected at least {_items(self.k)} with a finite score in every "
+                f"instance, but instance {int((~enough).long().argmax())} of the batch has fewer."
             )
         return Problem(
             scores=flat,
@@ -70,19 +71,23 @@ class KSubsets(BuiltIn):
         )
 
     def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
-        shape = (*problem.batch_shape, self.k)
-        if not isinstance(target, Tensor) or target.is_floating_point() or target.shape != shape:
-            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
+        shape = self._target_shape(problem.batch_shape)
+        is_index = isinstance(target, Tensor) and not target.is_floating_point()
+        if not is_index or target.dtype == torch.bool or target.shape != shape:
+            got = type(target).__name__
+            if isinstance(target, Tensor):
+                got = f"{tuple(target.shape)} of {target.dtype}"
             raise FenchelError(
                 f"{name}: expected `target` to hold the indices of the chosen items, an integer "
-                f"tensor of shape {shape}, but got {got}."
+                f"tensor of shape {tuple(shape)}, but got {got}."
             )
         items = target.long().cpu().reshape(-1, self.k).sort(-1).values
         repeated = (items[:, 1:] == items[:, :-1]).any()
         if bool((items < 0).any() | (items >= problem.sizes).any() | repeated):
+            twice = " or occurs twice" if self.k > 1 else ""
             raise FenchelError(
-                f"{name}: expected {self.k} different items of each instance in `target`, but one "
-                "is out of range or occurs twice."
+                f"{name}: expected {_items(self.k, ' different')} of each instance in `target`, "
+                f"but one is out of range{twice}."
             )
         return items
 
@@ -99,14 +104,25 @@ class KSubsets(BuiltIn):
             inside = torch.arange(scores.shape[1]) < problem.sizes
             return torch.softmax(torch.where(inside, scores, -math.inf), 1)
         graph = scores.requires_grad and torch.is_grad_enabled()
-        with torch.enable_grad():
-            scores = scores if graph else scores.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            scores = scores if graph else scores.detach().clone().requires_grad_()
             value = k_subsets_log_partition(scores, self.k, problem.sizes)
             (means,) = torch.autograd.grad(value.sum(), scores, create_graph=graph)
         return means
 
+    def _sample(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        return draw_subsets(problem.scores / temperature, self.k, problem.sizes, n, generator)
+
+    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+        return best_subsets(problem.scores, self.k, problem.sizes, k)
+
     def _native_kind(self, problem: Problem) -> str:
         return "k_subsets"
+
+    def _target_shape(self, batch_shape: torch.Size) -> torch.Size:
+        return torch.Size((*batch_shape, self.k))
 
 
 class OneOf(KSubsets):
@@ -125,7 +141,9 @@ class OneOf(KSubsets):
     def __repr__(self) -> str:
         return "OneOf()"
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
-        if isinstance(target, Tensor) and target.shape == problem.batch_shape:
-            target = target.unsqueeze(-1)
-        return super()._target_parts(name, problem, target)
+    def _target_shape(self, batch_shape: torch.Size) -> torch.Size:
+        return batch_shape
+
+
+def _items(k: int, kind: str = "") -> str:
+    return "one item" if k == 1 else f"{k}{kind} items"

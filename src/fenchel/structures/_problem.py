@@ -61,6 +61,8 @@ class Problem:
 
 def to_flat(x: Tensor) -> Tensor:
     """A tensor as the solvers want it: float64 on the CPU."""
+    if x.is_meta:
+        raise FenchelError("structures: expected tensors with values, but got one on `meta`.")
     return x.to("cpu", torch.float64)
 
 

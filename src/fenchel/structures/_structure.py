@@ -96,7 +96,14 @@ class Structure(ABC):
                 raise FenchelError(
                     f"{type(self).__name__}.argmax: expected 0s and 1s, but got other values."
                 )
-            rows.append(flat.nonzero().squeeze(1))
+            parts = flat.nonzero().squeeze(1)
+            if bool((row[parts] == -math.inf).any()):
+                raise FenchelError(
+                    f"{type(self).__name__}.argmax: expected a structure without parts of score "
+                    "-inf, but got one that uses them; either it looks past the mask, or too much "
+                    "is masked."
+                )
+            rows.append(parts)
         if not rows:
             return torch.empty(0, 0, dtype=torch.int64)
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)

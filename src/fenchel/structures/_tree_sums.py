@@ -17,14 +17,18 @@ class TreeLogPartition(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, projective: bool, layout: tuple[int, ...], sizes: Tensor
     ) -> Tensor:
-        ctx.save_for_backward(scores, sizes)
         ctx.projective, ctx.layout = projective, layout
-        return kernels.tree_log_partition(projective, scores, layout, sizes)
+        if not ctx.needs_input_grad[0]:
+            return kernels.tree_log_partition(projective, scores, layout, sizes)
+        value, mean = kernels.tree_sums(projective, scores, layout, sizes)
+        ctx.save_for_backward(scores, sizes, mean)
+        return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, sizes = ctx.saved_tensors
-        mean = TreeMarginals.apply(scores, ctx.projective, ctx.layout, sizes)
+        scores, sizes, mean = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the marginals again, with a graph
+            mean = TreeMarginals.apply(scores, ctx.projective, ctx.layout, sizes)
         return grad.unsqueeze(1) * mean, None, None, None
 
 

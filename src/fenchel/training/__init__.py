@@ -5,7 +5,14 @@ from fenchel.training._checkpoint import Checkpoint, CheckpointStore, load_check
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._loop import Trainer
-from fenchel.training._schedule import Constant, InverseSqrt, Plateau, Schedule, make_schedule
+from fenchel.training._schedule import (
+    Constant,
+    InverseSqrt,
+    Linear,
+    Plateau,
+    Schedule,
+    make_schedule,
+)
 from fenchel.training._task import TrainingBatch, TrainResult, pair_length
 from fenchel.training._yaml import dump_config, load_config, override, save_config
 
@@ -14,6 +21,7 @@ __all__ = [
     "CheckpointStore",
     "Constant",
     "InverseSqrt",
+    "Linear",
     "Plateau",
     "Schedule",
     "TrainConfig",

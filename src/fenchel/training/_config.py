@@ -40,15 +40,16 @@ class TrainConfig:
     learning_rate: float = _field(0.001, "Learning rate; the peak, where the schedule warms up.")
     betas: tuple[float, float] = _field((0.9, 0.999), "Adam's decay rates of its two averages.")
     weight_decay: float = _field(0.0, "Weight decay; 0 = none.")
-    schedule: Literal["plateau", "inverse_sqrt", "constant"] = _field(
+    schedule: Literal["plateau", "inverse_sqrt", "linear", "constant"] = _field(
         "plateau",
-        "plateau: cut when validation does not improve; inverse_sqrt: warm up, fall; constant.",
+        "plateau: cut when validation does not improve; inverse_sqrt: warm up, fall; linear: warm "
+        "up, fall to 0 at max_steps; constant.",
     )
     plateau_factor: float = _field(0.5, "plateau: what the learning rate is multiplied by.")
     plateau_patience: int = _field(
         0, "plateau: validations without improvement that are forgiven before each cut."
     )
-    warmup_steps: int = _field(4000, "inverse_sqrt: steps of linear warm-up.")
+    warmup_steps: int = _field(4000, "inverse_sqrt and linear: steps of warm-up.")
     clip_norm: float | None = _field(
         5.0, "Longest gradient, in norm, that is not scaled down; null = any."
     )
@@ -126,10 +127,15 @@ class TrainConfig:
         for name, names in (
             ("batch_unit", ("sentences", "tokens")),
             ("optimizer", ("adam", "adamw")),
-            ("schedule", ("plateau", "inverse_sqrt", "constant")),
+            ("schedule", ("plateau", "inverse_sqrt", "linear", "constant")),
             ("mode", ("min", "max")),
         ):
             self._check(name, getattr(self, name) in names, f"one of {', '.join(names)}")
+        if self.schedule == "linear" and self.max_steps is None:
+            raise FenchelError(
+                "TrainConfig: expected `max_steps` with the schedule linear, which ends there, but "
+                "got None."
+            )
         if self.max_epochs is self.max_steps is self.max_minutes is self.patience is None:
             raise FenchelError(
                 "TrainConfig: expected a limit, but `max_epochs`, `max_steps`, `max_minutes` and "

@@ -1,4 +1,5 @@
-"""The learning rate at each step: halved on a plateau, warmed up and falling, or constant."""
+"""The learning rate at each step: halved on a plateau, warmed up and falling in one of two ways, or
+constant."""
 
 from __future__ import annotations
 
@@ -66,6 +67,27 @@ class InverseSqrt(_Stateless):
         return self.learning_rate * min(rise, fall)
 
 
+@dataclass(frozen=True)
+class Linear(_Stateless):
+    r"""Linear warm-up over :math:`w` steps, then a straight fall to 0 after the last, :math:`n`.
+
+    .. math:: \eta_t = \eta \min\bigl(t / w,\; (n + 1 - t) / (n + 1 - w)\bigr)
+
+    The best use of a fixed number of steps: the small steps at the end settle what the large ones
+    have found.
+    """
+
+    learning_rate: float
+    warmup_steps: int
+    max_steps: int
+
+    def rate(self, step: int) -> float:
+        """``learning_rate`` at step ``warmup_steps``, less before and after; never below 0."""
+        left = self.max_steps + 1 - min(step, self.max_steps + 1)
+        fall = left / max(self.max_steps + 1 - self.warmup_steps, 1)
+        return self.learning_rate * min(step / self.warmup_steps, fall)
+
+
 @dataclass
 class Plateau:
     """Multiply by ``factor`` when more than ``patience`` validations in a row did not improve."""
@@ -101,4 +123,7 @@ def make_schedule(config: TrainConfig) -> Schedule:
         return Plateau(config.learning_rate, config.plateau_factor, config.plateau_patience)
     if config.schedule == "inverse_sqrt":
         return InverseSqrt(config.learning_rate, config.warmup_steps)
+    if config.schedule == "linear":
+        assert config.max_steps is not None  # TrainConfig checks it
+        return Linear(config.learning_rate, config.warmup_steps, config.max_steps)
     return Constant(config.learning_rate)

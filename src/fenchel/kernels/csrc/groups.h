@@ -137,13 +137,18 @@ inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, 
   }
   const double highest = *std::max_element(row.levels, row.levels + count);
   const double tau = simplex_threshold(row.levels, count, highest, 200);
+  bool lost = false;  // scores or penalties near the largest double: a difference has overflowed
   for (int64_t i = 0; i < count; ++i) {
     const int32_t j = row.place[i];
     const T value = static_cast<T>((row.levels[i] - highest) - tau);
+    lost |= value != value;
     p[j] = std::max(value, T(0));
     group[j] = row.group[i] | -static_cast<int32_t>(!(value > 0));  // without a branch
     if (slope != nullptr) slope[j] = value > 0 ? static_cast<T>(row.slopes[i]) : 0;
   }
+  if (!lost) return;
+  std::fill(group, group + n, -1);
+  fill_row(p, n, kNaN<T>);
 }
 
 // grad on the support less its mean, averaged within each group: the Jacobian is symmetric.

@@ -20,7 +20,11 @@ from fenchel.kernels.reference._budget import budget
 from fenchel.kernels.reference._entmax import entmax
 from fenchel.kernels.reference._face_product import face_product
 from fenchel.kernels.reference._groups import fusedmax, oscarmax, pooled
-from fenchel.kernels.reference._k_subsets import k_subsets_best_parts, k_subsets_log_partition
+from fenchel.kernels.reference._k_subsets import (
+    k_subsets_best_parts,
+    k_subsets_log_partition,
+    k_subsets_tables,
+)
 from fenchel.kernels.reference._lists import rows_of, times_matrix, transpose
 from fenchel.kernels.reference._normmax import normmax
 from fenchel.kernels.reference._projective_tree import (
@@ -53,6 +57,7 @@ __all__ = [
     "fusedmax",
     "k_subsets_best_parts",
     "k_subsets_log_partition",
+    "k_subsets_tables",
     "normmax",
     "oscarmax",
     "pooled",

@@ -24,9 +24,9 @@ def alignment_argmax(
 ) -> Tensor:
     """Its gradient (instances, m * n); differentiable if the scores are."""
     n = layout[1]
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         graph = scores.requires_grad
-        leaf = scores if graph else scores.detach().requires_grad_()
+        leaf = scores if graph else scores.detach().clone().requires_grad_()
         total = alignment_max(leaf, layout, sizes, omega, gamma).sum()
         (means,) = torch.autograd.grad(total, leaf, create_graph=graph)
         # Every path has both corners: 1 without rounding, and a derivative of 0.
@@ -45,7 +45,7 @@ def alignment_product(
 ) -> Tensor:
     """The Hessian times directions (instances, m * n); differentiable where grad mode is on."""
     create_graph = torch.is_grad_enabled()
-    leaf = scores if create_graph else scores.detach().requires_grad_()
+    leaf = scores if create_graph else scores.detach().clone().requires_grad_()
     means = alignment_argmax(leaf, layout, sizes, omega, gamma)
     if not means.requires_grad:  # one cell
         return torch.zeros_like(scores)

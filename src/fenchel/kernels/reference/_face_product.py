@@ -13,8 +13,9 @@ def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
         x: (instances, parts).
     """
     count, members, longest = lists.shape
-    inside = (lists >= 0).reshape(count, -1)
-    places = lists.long().clamp(min=0).reshape(count, -1)
+    flat = (count, members * longest)
+    inside = (lists >= 0).reshape(flat)
+    places = lists.long().clamp(min=0).reshape(flat)
     slopes = torch.where(inside, x.gather(1, places), 0.0).reshape(lists.shape).sum(-1)
-    moved = (matrix @ slopes.unsqueeze(-1)).expand(lists.shape).reshape(count, -1)
+    moved = (matrix @ slopes.unsqueeze(-1)).expand(lists.shape).reshape(flat)
     return torch.zeros_like(x).scatter_add(1, places, torch.where(inside, moved, 0.0))

@@ -27,15 +27,33 @@ def k_subsets_log_partition(scores: Tensor, k: int, sizes: Tensor) -> Tensor:
     The elementary symmetric polynomial of degree k, item by item: a subset of j of the first i
     items has the i-th, or not. In logarithms, so nothing overflows.
     """
-    count, n = scores.shape
-    scores = torch.where(torch.arange(n) < sizes, scores, -math.inf)
     if k == 1:
-        return torch.logsumexp(scores, 1)
-    top = finite(scores.detach().amax(1, keepdim=True))
+        inside = torch.arange(scores.shape[1]) < sizes
+        return torch.logsumexp(torch.where(inside, scores, -math.inf), 1)
+    top = _top(scores, sizes)
+    tables, _ = k_subsets_tables(scores, k, sizes)
+    return tables[-1][:, k] + k * top.squeeze(1)
+
+
+def k_subsets_tables(scores: Tensor, k: int, sizes: Tensor) -> tuple[list[Tensor], Tensor]:
+    """For each i, logs of the sums over subsets of 0 to k of the first i items (instances, k + 1).
+
+    Scores count from their maximum; they are the second result.
+    """
+    count, n = scores.shape
+    top = _top(scores, sizes)
+    scores = torch.where(torch.arange(n) < sizes, scores, -math.inf) - top
     known = scores.new_full((count, k + 1), -math.inf)
     known[:, 0] = 0.0
-    for item in (scores - top).unbind(1):
+    tables = [known]
+    for item in scores.unbind(1):
         without = known[:, 1:]
         both = torch.stack([without, known[:, :-1] + item.unsqueeze(1)], -1)
         known = torch.cat([known[:, :1], log_sum_exp(both)], 1)
-    return known[:, k] + k * top.squeeze(1)
+        tables.append(known)
+    return tables, scores
+
+
+def _top(scores: Tensor, sizes: Tensor) -> Tensor:
+    inside = torch.arange(scores.shape[1]) < sizes
+    return finite(torch.where(inside, scores, -math.inf).detach().amax(1, keepdim=True))

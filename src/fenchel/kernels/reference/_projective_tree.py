@@ -20,8 +20,8 @@ _Sum = Callable[[Tensor, int], Tensor]
 def projective_tree_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """The best projective tree: the arcs that the maximum depends on."""
     n = layout[0]
-    with torch.enable_grad():
-        known = scores.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        known = scores.detach().clone().requires_grad_()
         best = _over_trees(known, layout, sizes, lambda x, dim: x.max(dim).values)
         feasible = best > -math.inf
         (used,) = torch.autograd.grad(torch.where(feasible, best, 0.0).sum(), known)

@@ -104,8 +104,9 @@ class ActiveSet {
           continue;
         }
       }
-      // Nothing better is to be had, unless the weights have lost digits on the way.
-      if (!repaired && repair(enough)) {
+      // Nothing better is to be had, unless the weights have lost digits on the way; of those, a
+      // candidate far out in the members' hull needs more.
+      if (!repaired && repair(gap <= enough ? enough : enough / 64)) {
         repaired = true;
         continue;
       }

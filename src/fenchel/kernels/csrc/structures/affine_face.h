@@ -110,7 +110,9 @@ class AffineFace {
   void grow() {
     const int64_t stride = size_ == 0 ? std::max<int64_t>(stride_, 32) : 2 * stride_;
     std::vector<double> matrix(stride * stride, 0.0);
-    for (int64_t i = 0; i < size_; ++i) std::copy(row(i), row(i) + size_, matrix.data() + i * stride);
+    for (int64_t i = 0; i < size_; ++i) {
+      std::copy(row(i), row(i) + size_, matrix.data() + i * stride);
+    }
     matrix_.swap(matrix);
     stride_ = stride;
     nearest_.resize(stride, 0.0);

@@ -25,6 +25,7 @@
 
 #include "oracle.h"
 #include "tree_numbers.h"
+#include "tree_rows.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -54,62 +55,76 @@ struct TreeBlock {
 template <class T>
 class TreeElimination {
  public:
-  TreeElimination(const TreeScores& of, const TreeBlock& block)
+  // `high`: the best score of each word among the other words, if nothing is forbidden; else null.
+  TreeElimination(const TreeScores& of, const TreeBlock& block, const double* high)
       : of_(of),
         block_(block),
         n_(static_cast<int64_t>(block.words.size())),
-        weight_(n_ * n_),
-        root_(n_) {
-    std::vector<double> shift(n_), root_shift(n_);
+        room_(column_room<T>(n_)),
+        weights_(n_ * room_ + 8),
+        weight_(aligned(weights_)),
+        root_(room_),
+        shares_(n_) {
+    outside_.reserve(n_ * block_.outside.size());
+    std::vector<double> shift(n_);
     double common = -kInfinity;
     for (int64_t i = 0; i < n_; ++i) {
-      shift[i] = -kInfinity;
+      shift[i] = high == nullptr ? -kInfinity : high[i];
       double most = -kInfinity;
       for (const int32_t head : block_.outside) most = std::max(most, score(i, head));
-      for (const int32_t word : block_.words) shift[i] = std::max(shift[i], score(i, word + 1));
+      if (high == nullptr) {
+        for (const int32_t word : block_.words) shift[i] = std::max(shift[i], score(i, word + 1));
+      }
       // Every tree has one root arc: its weight may have a scale of its own.
       if (!block_.single_root) shift[i] = std::max(shift[i], most);
       if (shift[i] == -kInfinity) shift[i] = 0;
       common = std::max(common, most - shift[i]);
+      log_scale_ += shift[i];
     }
     if (!block_.single_root) common = 0;
+    log_scale_ += common;
     for (int64_t i = 0; i < n_; ++i) {
-      for (int64_t j = 0; j < n_; ++j) {
-        if (j != i) weight_[j * n_ + i] = weight(i, block_.words[j] + 1, shift[i]);
+      if (!load_row(i, shift[i], high != nullptr)) {
+        for (int64_t j = 0; j < n_; ++j) {
+          if (j != i) weight_[j * room_ + i] = weight(i, block_.words[j] + 1, shift[i]);
+        }
       }
       for (const int32_t head : block_.outside) {
         outside_.push_back(weight(i, head, shift[i] + common));
         root_[i] = root_[i] + outside_.back();
       }
-      log_scale_ += shift[i];
     }
-    if (block_.single_root) log_scale_ += common;
   }
 
   double log_sum() {
     double total = log_scale_;
     for (int64_t k = n_ - 1; k > 0; --k) {
-      const T sum = pivot(weight_.data(), root_.data(), k, k);
+      const T sum = pivot(weight_, root_.data(), k, k);
       total += Number<T>::log(sum);
-      const T* through = &weight_[k * n_];
-      for (int64_t j = 0; j < k; ++j) {
-        T* column = &weight_[j * n_];
-        add_product(column, through, column[k] / sum, k);
-        column[j] = T{};
-      }
-      add_product(root_.data(), through, root_[k] / sum, k);
+      const T inverse = Number<T>::exp(0, 0) / sum;
+      const T* through = weight_ + k * room_;
+      for (int64_t j = 0; j < k; ++j) shares_[j] = shares_[j] * inverse;
+      const int64_t length = column_room<T>(k);
+      add_outer(weight_, k, room_, through, shares_.data(), length);
+      for (int64_t j = 0; j < k; ++j) weight_[j * room_ + j] = T{};
+      const T share = root_[k] * inverse;
+      add_outer(root_.data(), 1, room_, through, &share, length);
     }
     return total + Number<T>::log(root_[0]);
   }
 
-  void marginals(double* out) {
+  // Returns the log-partition, which the first way down passes.
+  double marginals(double* out) {
     out_ = out;
-    int64_t room = 0;
-    for (int64_t m = n_; m > 1; m -= m / 2) room += (m + 1) * n_;
+    total_ = log_scale_;
+    int64_t room = 8;
+    for (int64_t m = n_; m > 1; m -= m / 2) room += (m + 1) * room_;
     scratch_.resize(room);
     std::vector<int32_t> order(n_);
     for (int64_t i = 0; i < n_; ++i) order[i] = static_cast<int32_t>(i);
-    escape(weight_.data(), root_.data(), order, scratch_.data());
+    turned_.resize(2 * n_ + 64);
+    escape(weight_, root_.data(), order.data(), n_, aligned(scratch_), turned_.data(), true);
+    return total_;
   }
 
  private:
@@ -126,81 +141,96 @@ class TreeElimination {
     return Number<T>::exp(of_.score(word, head) - shift, of_.slope(word, head));
   }
 
-  static void add_product(T* __restrict to, const T* __restrict from, T factor, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) to[i] = to[i] + from[i] * factor;
+  // The weights of all words as heads of word i at once, if they are plain and all there.
+  bool load_row(int64_t i, double shift, bool all) {
+    if constexpr (std::is_same<T, double>::value) {
+      if (!all) return false;
+      exp_row(of_.scores + i * of_.columns + 1, shift, shares_.data(), n_);
+      for (int64_t j = 0; j < n_; ++j) weight_[j * room_ + i] = shares_[j];
+      weight_[i * room_ + i] = 0;
+      return true;
+    }
+    return false;
   }
 
-  // The sum of row `word` over the first `count` columns, and the root unless that is of lower order.
-  T pivot(const T* columns, const T* root, int64_t word, int64_t count) const {
-    T sum{};
-    for (int64_t j = 0; j < count; ++j) sum = sum + columns[j * n_ + word];
+  // Row `word` over the first `count` columns in shares_, and its sum, with the root unless that is of
+  // lower order.
+  T pivot(const T* columns, const T* root, int64_t word, int64_t count) {
+    for (int64_t j = 0; j < count; ++j) shares_[j] = columns[j * room_ + word];
+    const T sum = entries_sum(shares_.data(), count);
     return block_.single_root ? sum : sum + root[word];
   }
 
-  // Given the columns of the words in `order`, all others eliminated: go on until one word is left.
-  void escape(const T* columns, const T* root, const std::vector<int32_t>& order, T* scratch) {
-    const int64_t m = static_cast<int64_t>(order.size());
-    if (m == 1) return finish(order[0], root);
-    T* rest = scratch + (m + 1) * n_;
-    T* own_root = scratch + m * n_;
+  // Given the columns of the m words in `order`, all others eliminated: go on until one is left.
+  void escape(const T* columns, const T* root, const int32_t* order, int64_t m, T* scratch,
+              int32_t* turned, bool first) {
+    if (m == 1) {
+      if (first) total_ += Number<T>::log(root[order[0]]);
+      return finish(order[0], root);
+    }
+    T* own_root = scratch + m * room_;
     for (int side = 0; side < 2; ++side) {
       const int64_t begin = side == 0 ? 0 : m - m / 2, kept = side == 0 ? m - m / 2 : m / 2;
-      std::vector<int32_t> turned(m);
-      for (int64_t j = 0; j < m; ++j) {
-        const int64_t from = (begin + j) % m;
-        turned[j] = order[from];
-        std::copy_n(columns + from * n_, n_, scratch + j * n_);
+      std::copy_n(order + begin, m - begin, turned);
+      std::copy_n(order, begin, turned + (m - begin));
+      std::copy_n(columns + begin * room_, (m - begin) * room_, scratch);
+      std::copy_n(columns, begin * room_, scratch + (m - begin) * room_);
+      std::copy_n(root, room_, own_root);
+      for (int64_t k = m - 1; k >= kept; --k) {
+        const T sum = eliminate(scratch, own_root, turned, k, kept);
+        if (first && side == 0) total_ += Number<T>::log(sum);
       }
-      std::copy_n(root, n_, own_root);
-      for (int64_t k = m - 1; k >= kept; --k) eliminate(scratch, own_root, turned, k, kept);
-      turned.resize(kept);
-      escape(scratch, own_root, turned, rest);
+      escape(scratch, own_root, turned, kept, own_root + room_, turned + m, first && side == 0);
     }
   }
 
-  void eliminate(T* columns, T* root, const std::vector<int32_t>& order, int64_t k, int64_t kept) {
+  T eliminate(T* columns, T* root, const int32_t* order, int64_t k, int64_t kept) {
     const int64_t word = order[k];
     const T sum = pivot(columns, root, word, k);
-    const T* through = columns + k * n_;
+    const T inverse = Number<T>::exp(0, 0) / sum;
+    const T* through = columns + k * room_;
     if (k > 1 || kept > 1) {  // the last column is not looked at any more
+      for (int64_t j = 0; j < k; ++j) shares_[j] = shares_[j] * inverse;
+      add_outer(columns, k, room_, through, shares_.data(), room_);
       for (int64_t j = 0; j < k; ++j) {
-        T* column = columns + j * n_;
-        const T share = column[word] / sum;
-        add_product(column, through, share, n_);
-        column[word] = share;
-        column[order[j]] = T{};  // the self arc
+        columns[j * room_ + word] = shares_[j];
+        columns[j * room_ + order[j]] = T{};  // the self arc
       }
     }
-    const T share = root[word] / sum;
-    add_product(root, through, share, n_);
+    const T share = root[word] * inverse;
+    add_outer(root, 1, room_, through, &share, room_);
     root[word] = share;
+    return sum;
   }
 
   void finish(int64_t i, const T* escape) {
     T sum = root_[i];
     for (int64_t j = 0; j < n_; ++j) {
-      if (j != i) sum = sum + weight_[j * n_ + i] * escape[j];
+      if (j == i) continue;
+      shares_[j] = weight_[j * room_ + i] * escape[j];
+      sum = sum + shares_[j];
     }
+    const T inverse = Number<T>::exp(0, 0) / sum;
     double* row = out_ + block_.words[i] * of_.columns;
     for (int64_t j = 0; j < n_; ++j) {
-      if (j != i) {
-        row[block_.words[j] + 1] = Number<T>::result(weight_[j * n_ + i] * escape[j] / sum);
-      }
+      if (j != i) row[block_.words[j] + 1] = Number<T>::result(shares_[j] * inverse);
     }
     const int64_t outside = static_cast<int64_t>(block_.outside.size());
     for (int64_t o = 0; o < outside; ++o) {
-      row[block_.outside[o]] = Number<T>::result(outside_[i * outside + o] / sum);
+      row[block_.outside[o]] = Number<T>::result(outside_[i * outside + o] * inverse);
     }
   }
 
   const TreeScores& of_;
   const TreeBlock& block_;
-  int64_t n_;
-  std::vector<T> weight_;   // (head, word)
+  int64_t n_, room_;  // words, and the room that a column over them has
+  std::vector<T> weights_;
+  T* weight_;               // (head, word)
   std::vector<T> root_;     // of a word: all its outside weights
   std::vector<T> outside_;  // (word, outside head)
-  std::vector<T> scratch_;
-  double log_scale_ = 0;
+  std::vector<T> shares_, scratch_;
+  std::vector<int32_t> turned_;
+  double log_scale_ = 0, total_ = 0;
   double* out_ = nullptr;
 };
 
@@ -215,10 +245,13 @@ class TreeBlocks {
     words_ = words;
     blocks_.clear();
     forbidden_ = false;
+    low_.assign(words, kHuge);
+    high_.assign(words, -kHuge);
     for (int64_t i = 0; i < words; ++i) {
-      for (int64_t head = 0; head <= words; ++head) {
-        forbidden_ = forbidden_ || (head != i + 1 && !of.allowed(i, head));
-      }
+      const double* row = of.scores + i * of.columns;
+      widen(row + 1, i, &low_[i], &high_[i]);
+      widen(row + i + 2, words - i - 1, &low_[i], &high_[i]);
+      forbidden_ = forbidden_ || low_[i] == -kHuge || row[0] == -kHuge;
     }
     TreeBlock all{{}, {0}, single_root};
     for (int64_t i = 0; i < words; ++i) all.words.push_back(static_cast<int32_t>(i));
@@ -265,11 +298,23 @@ class TreeBlocks {
 
   const std::vector<TreeBlock>& blocks() const { return blocks_; }
 
+  // The best score of each word among the other words; null if something is forbidden.
+  const double* high() const { return forbidden_ ? nullptr : high_.data(); }
+
   // Whether plain numbers stay in range. With all arcs there, every number of the elimination is between
   // the smallest weight and (number of words) / its square; with some forbidden, a number can be as
   // small as the product of a weight of each word.
   bool plain(const TreeBlock& block) const {
     double widest = 0, all = 0;
+    if (!forbidden_) {
+      for (int64_t i = 0; i < words_; ++i) {
+        const double root = of_.score(i, 0);
+        const double low = block.single_root ? low_[i] : std::min(low_[i], root);
+        const double high = block.single_root ? high_[i] : std::max(high_[i], root);
+        widest = std::max(widest, high - low);
+      }
+      return widest < 150;
+    }
     const double n = static_cast<double>(block.words.size());
     for (const int32_t word : block.words) {
       double low = kHuge, high = -kHuge;
@@ -283,10 +328,9 @@ class TreeBlocks {
         for (const int32_t head : block.outside) see(head);
       }
       const double apart = high < low ? 0 : high - low;
-      widest = std::max(widest, apart);
       all += apart + std::log(n + 1);
     }
-    return forbidden_ ? all < 400 : widest < 150;
+    return all < 400;
   }
 
  private:
@@ -330,6 +374,7 @@ class TreeBlocks {
   int64_t words_ = 0;
   bool forbidden_ = false;
   std::vector<TreeBlock> blocks_;
+  std::vector<double> low_, high_;  // of a word, among the other words
 };
 
 }  // namespace FENCHEL_ISA

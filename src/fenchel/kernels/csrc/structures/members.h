@@ -12,7 +12,10 @@ namespace FENCHEL_ISA {
 class Members {
  public:
   Members(const double* scores, int64_t n_unary, int64_t most)
-      : scores_(scores), n_unary_(n_unary), most_(std::max<int64_t>(most, 1)), counts_(n_unary, 0.0) {}
+      : scores_(scores),
+        n_unary_(n_unary),
+        most_(std::max<int64_t>(most, 1)),
+        counts_(n_unary, 0.0) {}
 
   int64_t size() const { return static_cast<int64_t>(slots_.size()); }
   double score(int64_t i) const { return slots_[i].score; }

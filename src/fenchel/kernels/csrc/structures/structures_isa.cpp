@@ -4,10 +4,11 @@
 #include "alignment.h"
 #include "alignment_dp.h"
 #include "assignment.h"
+#include "face_product.h"
 #include "k_subsets.h"
 #include "oracle.h"
-#include "sequence.h"
 #include "projective.h"
+#include "sequence.h"
 #include "sequence_kernels.h"
 #include "structures_table.h"
 #include "tree.h"
@@ -60,8 +61,9 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
 }
 
 int active_set(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
-               const int64_t* layout, const int64_t* sizes, int64_t size_width, int64_t max_iter, double tol, int complete, double* means, double* gap, int64_t* iterations, int64_t* status,
-               Face* faces) {
+               const int64_t* layout, const int64_t* sizes, int64_t size_width, int64_t max_iter,
+               double tol, int complete, double* means, double* gap, int64_t* iterations,
+               int64_t* status, Face* faces) {
   const Instances at{scores, count, parts, layout, sizes, size_width};
   return with_oracle(kind, [&](auto type) {
     return for_instances(count, count * parts * 256, [&](int64_t i) {
@@ -75,28 +77,6 @@ int active_set(int kind, const double* scores, int64_t count, int64_t parts, int
       solver.write_means(means + i * parts);
       solver.keep(faces[i]);
     });
-  });
-}
-
-int face_product(const int32_t* lists, const double* matrix, const double* x, double* out,
-                 int64_t count, int64_t parts, int64_t members, int64_t longest) {
-  return for_instances(count, count * members * (2 * longest + members), [&](int64_t i) {
-    const int32_t* const mine = lists + i * members * longest;
-    const double* const q = matrix + i * members * members;
-    const double* const from = x + i * parts;
-    double* const to = out + i * parts;
-    std::fill(to, to + parts, 0.0);
-    std::vector<double> moved(members, 0.0);
-    for (int64_t s = 0; s < members; ++s) {
-      double slope = 0;
-      const int32_t* const list = mine + s * longest;
-      for (int64_t j = 0; j < longest && list[j] >= 0; ++j) slope += from[list[j]];
-      for (int64_t k = 0; k < members; ++k) moved[k] += slope * q[s * members + k];
-    }
-    for (int64_t s = 0; s < members; ++s) {
-      const int32_t* const list = mine + s * longest;
-      for (int64_t j = 0; j < longest && list[j] >= 0; ++j) to[list[j]] += moved[s];
-    }
   });
 }
 
@@ -118,9 +98,9 @@ int alignment_product(int omega, double gamma, const double* scores, const doubl
 
 extern const StructureKernels structure_kernels;
 const StructureKernels structure_kernels = {
-    most_parts,       best_parts,        active_set,      face_product,
-    sequence_smoothed, sequence_product, sequence_sample, sequence_k_best,
-    tree_sums,        alignment_smoothed, alignment_product};
+    most_parts,        best_parts,       active_set,        face_product,
+    sequence_smoothed, sequence_product, sequence_sample,   sequence_k_best,
+    tree_sums,         alignment_smoothed, alignment_product};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

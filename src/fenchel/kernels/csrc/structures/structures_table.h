@@ -33,8 +33,8 @@ struct StructureKernels {
   // SparseMAP: means (count, parts), and for each instance its face, gap, iterations and status.
   int (*active_set)(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
                     const int64_t* layout, const int64_t* sizes, int64_t size_width,
-                    int64_t max_iter, double tol, int complete, double* means, double* gap, int64_t* iterations,
-                    int64_t* status, Face* faces);
+                    int64_t max_iter, double tol, int complete, double* means, double* gap,
+                    int64_t* iterations, int64_t* status, Face* faces);
   // out = A Q A' x for each instance; A: members as lists (count, members, longest), -1 for none.
   int (*face_product)(const int32_t* lists, const double* matrix, const double* x, double* out,
                       int64_t count, int64_t parts, int64_t members, int64_t longest);

@@ -43,19 +43,14 @@ inline void one_tree_sum(bool projective, const TreeScores& of, int64_t words, b
   *value = 0;
   for (const TreeBlock& block : blocks.blocks()) {
     with_number(blocks.plain(block), slope, [&](auto number) {
-      TreeElimination<typename decltype(number)::type> elimination(of, block);
-      if (marginals != nullptr) {
-        elimination.marginals(marginals);
-      } else {
-        *value += elimination.log_sum();
-      }
+      TreeElimination<typename decltype(number)::type> elimination(of, block, blocks.high());
+      *value += marginals == nullptr ? elimination.log_sum() : elimination.marginals(marginals);
     });
   }
 }
 
-// Without `marginals`: the log-partition of each instance in `value`. With them: the marginals, or
-// their derivative along `direction` if that is given, and in `value` only whether there is a tree:
-// -inf if not.
+// The log-partition of each instance in `value`, -inf if there is no tree; and if `marginals` are
+// wanted, these, or their derivative along `direction` if that is given; 0 if there is no tree.
 inline int tree_sums(int projective, const double* scores, const double* direction, int64_t count,
                      int64_t parts, const int64_t* layout, const int64_t* sizes, double* value,
                      double* marginals) {

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fenchel._compat import MissingDependency, require
+from fenchel.analysis import plot_attention, plot_beam
+from fenchel.decoding import Hypothesis, SearchResult
+from fenchel.models import EOS
+from fenchel.tasks import Example, Task
+
+_END = "⏎"
+
+
+def draw_pictures(
+    task: Task, words: Sequence[tuple[Example, SearchResult]], out: Path
+) -> list[Path]:
+    """For each word the tree of its forms and the best one's attention, if matplotlib is there."""
+    try:
+        require("matplotlib.figure", extra="demo", purpose="a picture")
+    except MissingDependency:
+        return []
+    paths = []
+    for number, (example, result) in enumerate(words, 1):
+        steps = [_steps(task, hypothesis) for hypothesis in result.hypotheses]
+        axes = plot_beam(steps, start=example.source, end=_END)
+        paths.append(_save(axes, out / f"beam-{number}.png"))
+        paths.append(_save(_attention(task, example, result), out / f"attention-{number}.png"))
+    return paths
+
+
+def _steps(task: Task, hypothesis: Hypothesis) -> list[tuple[str, float]]:
+    assert hypothesis.trace is not None
+    return [(_name(task, step.token), step.probability) for step in hypothesis.trace.steps]
+
+
+def _attention(task: Task, example: Example, result: SearchResult) -> Any:
+    trace = result.best.trace
+    assert trace is not None
+    weights = torch.tensor([step.attention for step in trace.steps])
+    names = task.source_names(example)
+    figure = require("matplotlib.figure", extra="demo", purpose="a picture")
+    rows, columns = weights.shape
+    axes = figure.Figure(
+        figsize=(0.42 * columns + 1.0, 0.42 * rows + 1.4), layout="constrained"
+    ).subplots()
+    # every weight is its own group: equal ones are a coincidence here
+    groups = torch.arange(columns).expand(rows, columns)
+    plot_attention(
+        weights, [_name(task, s.token) for s in trace.steps], names, groups=groups, ax=axes
+    )
+    axes.set_title(f"{example.source} → {task.decode(result.best.tokens)}", fontsize=12)
+    return axes
+
+
+def _name(task: Task, token: int) -> str:
+    return _END if token == EOS else task.target_name(token)
+
+
+def _save(axes: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    axes.figure.savefig(path, dpi=150)
+    return path

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from fenchel._compat import require
+from fenchel.decoding import SearchResult
+from fenchel.tasks import Example, Task
+
+Prediction = tuple[Example, SearchResult]
+WORDS = 3
+_BAR = 30
+
+
+class Measured(Protocol):
+    """What the table shows of a model."""
+
+    @property
+    def scores(self) -> dict[str, float]: ...
+
+    @property
+    def tokens_per_second(self) -> float: ...
+
+
+def show_scores(console: Any, trials: Mapping[str, Measured]) -> None:
+    """The models side by side."""
+    table = _rich("table").Table(box=_rich("box").SIMPLE_HEAD, pad_edge=False)
+    table.add_column("On lemmas that training never saw")
+    for name in trials:
+        table.add_column(name, justify="right")
+    rows = [
+        ("right forms, English", "accuracy/english", "{:.1%}"),
+        ("right forms, Russian", "accuracy/russian", "{:.1%}"),
+        ("right forms, mean of both", "accuracy", "{:.1%}"),
+        ("wrong characters a form", "edit_distance", "{:.2f}"),
+        None,
+        ("outputs proved best", "certified", "{:.1%}"),
+        ("outputs with all alternatives listed", "exhaustive", "{:.1%}"),
+        ("outputs that are one certified string", "single", "{:.1%}"),
+        ("characters with p > 0, a step", "support", "{:.2f}"),
+        None,
+    ]
+    for row in rows:
+        if row is None:
+            table.add_section()
+            continue
+        label, key, form = row
+        cells = [form.format(trial.scores[key]) for trial in trials.values()]
+        bold = "bold" if key in ("accuracy", "single") else ""
+        table.add_row(label, *cells, style=bold)
+    speeds = [f"{trial.tokens_per_second:,.0f}" for trial in trials.values()]
+    table.add_row("characters a second, in training", *speeds)
+    console.print()
+    console.print(table)
+
+
+def choose_unsure(predictions: Sequence[Prediction], count: int = WORDS) -> list[Prediction]:
+    """Inputs with complete lists of a few forms, all of some weight: the most doubtful.
+
+    Languages take turns, so that each is seen; a lemma is shown once.
+    """
+    by_group: dict[str, list[tuple[float, Prediction]]] = {}
+    for example, result in predictions:
+        complete = result.certificate.kind == "exhaustive"
+        few = 2 <= result.found == len(result.hypotheses) <= 6
+        if complete and few and result.hypotheses[-1].probability > 0.005:
+            entropy = -math.fsum(h.probability * h.log_probability for h in result.hypotheses)
+            by_group.setdefault(example.group, []).append((entropy, (example, result)))
+    ranked = {
+        group: [item for _, item in sorted(found, key=lambda pair: -pair[0])]
+        for group, found in sorted(by_group.items())
+    }
+    chosen: list[Prediction] = []
+    while len(chosen) < count and any(ranked.values()):
+        for items in ranked.values():
+            shown = {example.source for example, _ in chosen}
+            fresh = [item for item in items if item[0].source not in shown]
+            items[:] = fresh[1:]
+            if fresh and len(chosen) < count:
+                chosen.append(fresh[0])
+    return chosen
+
+
+def show_unsure(console: Any, task: Task, unsure: Sequence[Prediction]) -> None:
+    """Each word with all its forms; the right one is marked."""
+    if not unsure:
+        console.print("No word had a complete list of several forms; train longer.")
+        return
+    console.print(
+        "[b]Words it is unsure of[/], each with all forms of probability above 0 "
+        "([green]✓[/] right)\n"
+    )
+    width = max(len(task.decode(h.tokens)) for _, r in unsure for h in r.hypotheses)
+    for example, result in unsure:
+        tags = ";".join(example.tags)
+        console.print(f"  [b]{example.source}[/]  [dim]{example.group}, {tags}[/]")
+        for hypothesis in result.hypotheses:
+            form = task.decode(hypothesis.tokens)
+            right = form == example.target
+            mark, colour = ("[green]✓[/]", "green") if right else (" ", "blue")
+            bar = _bar(hypothesis.probability)
+            console.print(
+                f"  {mark} {form:<{width}}  {hypothesis.probability:6.1%} [{colour}]{bar}[/]"
+            )
+        total = math.fsum(h.probability for h in result.hypotheses)
+        console.print(f"    {'':<{width}}  [dim]{total:6.1%} in all: the search is exhaustive[/]\n")
+
+
+def _bar(share: float) -> str:
+    """A bar of up to ``_BAR`` cells, exact to an eighth of one."""
+    eighths = max(1, round(8 * _BAR * share))
+    return "█" * (eighths // 8) + ["", *"▏▎▍▌▋▊▉"][eighths % 8]
+
+
+def show_next(console: Any, paths: Sequence[Path], out: Path, seconds: float) -> None:
+    """What was written, and what to try."""
+    if paths:
+        console.print("[b]Pictures[/]  " + "\n          ".join(map(str, paths)), soft_wrap=True)
+    console.print(
+        f"\n[b]Try[/]       printf 'withdraw\\tV;V.PTCP;PST\\n' | {_command()} predict "
+        f"--run {out / 'entmax'} --language english --nbest 5",
+        soft_wrap=True,
+    )
+    console.print(f"\n[dim]{seconds:.0f} s in all.[/]")
+
+
+def _command() -> str:
+    """How the shell finds ``fenchel``: by its path, if the environment is not active."""
+    script = Path(sys.executable).with_name("fenchel")
+    if shutil.which("fenchel") or not script.exists():
+        return "fenchel"
+    return os.path.relpath(script)
+
+
+def _rich(module: str) -> Any:
+    return require(f"rich.{module}", extra="demo", purpose="the demo")

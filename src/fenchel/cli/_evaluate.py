@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from fenchel._compat import require
+from fenchel.cli._predict import search_options, with_notes
+from fenchel.cli._types import Flag
+from fenchel.tasks import evaluate as evaluate_task
+from fenchel.tasks import open_run
+
+_NAMES = {
+    "accuracy": "accuracy",
+    "edit_distance": "mean edit distance",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "certified": "best answer proved",
+    "exhaustive": "all answers listed",
+    "single": "one answer only",
+    "support": "tokens with p > 0 at a step",
+}
+_SHARES = {"accuracy", "certified", "exhaustive", "single"}
+
+
+def evaluate(
+    files: Annotated[list[str], Parameter(consume_multiple=True)],
+    /,
+    *,
+    run: Path,
+    beam: int | None = None,
+    exact: Flag = False,
+    budget: int = 10_000,
+    max_length: int | None = None,
+    language: str | None = None,
+    format: Literal["table", "json"] = "table",
+    batch: int = 64,
+    device: str = "cpu",
+) -> None:
+    """Compare a model's answers with the gold ones of files.
+
+    Prints the task's metrics, how often the search could prove its answer, and how many tokens had
+    a probability above 0.
+
+    Args:
+        files: Files with answers, as for training.
+        run: Directory of the trained model.
+        beam: Prefixes of an answer that live at a time; by default that of the run.
+        exact: Search until the answer is proved the best one, in the place of a beam.
+        budget: With --exact: the prefixes to try at most, for each line.
+        max_length: The longest answer, in tokens; by default that of the run.
+        language: Inflection: the language, in the place of what the file's name says.
+        format: A table, or one JSON object.
+        batch: Lines that are answered together.
+        device: Where to compute: cpu, cuda.
+    """
+    opened = open_run(run)
+    options = search_options(opened, beam, 1, exact, budget, max_length, batch)
+    examples = list(opened.task.read(files, language=language))
+    model = opened.model(device)
+    scores = evaluate_task(model, opened.task, with_notes(opened.task, examples), options)
+    if format == "json":
+        print(json.dumps({"examples": len(examples), **scores}, ensure_ascii=False))
+    else:
+        _print_table(scores, len(examples), str(run))
+
+
+def _print_table(scores: dict[str, float], count: int, title: str) -> None:
+    purpose = "a table"
+    console = require("rich.console", extra="train", purpose=purpose).Console()
+    table = require("rich.table", extra="train", purpose=purpose).Table(
+        title=f"{title}: {count:,} examples",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        show_header=False,
+    )
+    table.add_column("")
+    table.add_column("", justify="right")
+    for key, value in scores.items():
+        base, _, group = key.partition("/")
+        name = f"  {_NAMES.get(base, base)}, {group}" if group else _NAMES.get(base, base)
+        text = f"{100 * value:.2f} %" if base in _SHARES else f"{value:.2f}"
+        table.add_row(name, text)
+    console.print(table)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fenchel._checks import FenchelError
+from fenchel.cli._main import INTERRUPTED
+from fenchel.cli._types import Files, Flag, Kind, Settings
+from fenchel.tasks import DataConfig, resume_run, start_run, train_run
+
+
+def inflection(
+    *,
+    run: Path,
+    train: Files = None,
+    dev: Files = None,
+    language: str | None = None,
+    model: Kind | None = None,
+    settings: Settings = None,
+    resume: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Learn to inflect words: from lemma and tags to form.
+
+    Files have lines of lemma TAB form TAB tags, the tags joined by semicolons. A file's name tells
+    its language: english-train-high. Several languages make one model.
+
+    Args:
+        run: Directory to write; new or empty, unless --resume.
+        train: Files to train on.
+        dev: Files to validate on.
+        language: The language of all files, in the place of what their names say.
+        model: The kind of model; lstm unless named.
+        settings: Settings as key=value, for example model.hidden=200 train.max_epochs=20;
+            config.yaml in a run directory lists all of them.
+        resume: Go on with the run; files need not be named again.
+        quiet: Show no progress.
+    """
+    data = DataConfig(tuple(train or ()), tuple(dev or ()), language)
+    return _train("inflection", run, data, model, settings or [], resume, quiet)
+
+
+def translation(
+    *,
+    run: Path,
+    train: Files = None,
+    dev: Files = None,
+    model: Kind | None = None,
+    settings: Settings = None,
+    resume: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Learn to translate from parallel text.
+
+    Files are one of lines source TAB target, or two whose lines belong together. Words are split by
+    byte pair encoding, learned from the training text.
+
+    Args:
+        run: Directory to write; new or empty, unless --resume.
+        train: One file or two to train on.
+        dev: One file or two to validate on.
+        model: The kind of model; lstm unless named.
+        settings: Settings as key=value, for example task.vocabulary=4000 task.joint=false;
+            config.yaml in a run directory lists all of them.
+        resume: Go on with the run; files need not be named again.
+        quiet: Show no progress.
+    """
+    data = DataConfig(tuple(train or ()), tuple(dev or ()))
+    return _train("translation", run, data, model, settings or [], resume, quiet)
+
+
+def summarization(
+    *,
+    run: Path,
+    train: Files = None,
+    dev: Files = None,
+    model: Kind | None = None,
+    settings: Settings = None,
+    resume: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Learn to summarize from parallel text, as translation, scored by ROUGE.
+
+    Args:
+        run: Directory to write; new or empty, unless --resume.
+        train: One file or two to train on.
+        dev: One file or two to validate on.
+        model: The kind of model; lstm unless named.
+        settings: Settings as key=value; config.yaml in a run directory lists all of them.
+        resume: Go on with the run; files need not be named again.
+        quiet: Show no progress.
+    """
+    data = DataConfig(tuple(train or ()), tuple(dev or ()))
+    return _train("summarization", run, data, model, settings or [], resume, quiet)
+
+
+def _train(
+    task: str,
+    directory: Path,
+    data: DataConfig,
+    model: Kind | None,
+    settings: list[str],
+    resume: bool,
+    quiet: bool,
+) -> int:
+    if resume:
+        run = resume_run(directory, task, data, settings)
+        if model not in (None, run.config.model.kind):
+            raise FenchelError(
+                f"--model: expected {run.config.model.kind}, as the run was started, but got "
+                f"{model}."
+            )
+    else:
+        run = start_run(directory, task, data, model=model or "lstm", settings=settings)
+    result = train_run(run, resume=resume, note=_note, show_progress=not quiet)
+    if result.reason == "interrupted":
+        _note(f"interrupted at step {result.step}; add `--resume` to the command to go on.")
+        return INTERRUPTED
+    if not quiet:
+        best = "none" if result.best is None else f"{result.best:.4f}"
+        _note(
+            f"{directory}: done after {result.epoch} epochs ({result.reason}), "
+            f"best {run.config.train.metric} {best} at step {result.best_step}."
+        )
+    return 0
+
+
+def _note(sentence: str) -> None:
+    print(f"note: {sentence}", file=sys.stderr)

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+Flag = Annotated[bool, Parameter(show_default=False)]
+Files = Annotated[list[str] | None, Parameter(consume_multiple=True)]
+Settings = Annotated[list[str] | None, Parameter(name="--set", consume_multiple=True)]
+Kind = Literal["lstm", "transformer"]

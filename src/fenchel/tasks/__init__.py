@@ -1,0 +1,54 @@
+"""Tasks: how files are read, how text becomes numbers, how answers are scored."""
+
+from fenchel.tasks._bpe import BPE
+from fenchel.tasks._edit_distance import edit_distance
+from fenchel.tasks._files import read_lines
+from fenchel.tasks._predict import SearchOptions, evaluate, predict, search_statistics
+from fenchel.tasks._run import Run, open_run
+from fenchel.tasks._run_config import DataConfig, RunConfig, SearchConfig
+from fenchel.tasks._task import Example, Task
+from fenchel.tasks._train import resume_run, start_run, train_run
+from fenchel.tasks._vocabulary import Vocabulary
+from fenchel.tasks.inflection import (
+    Inflection,
+    InflectionConfig,
+    language_of,
+    read_inflection,
+)
+from fenchel.tasks.translation import (
+    Summarization,
+    TextConfig,
+    Translation,
+    read_parallel,
+    read_sources,
+)
+
+__all__ = [
+    "BPE",
+    "DataConfig",
+    "Example",
+    "Inflection",
+    "InflectionConfig",
+    "Run",
+    "RunConfig",
+    "SearchConfig",
+    "SearchOptions",
+    "Summarization",
+    "Task",
+    "TextConfig",
+    "Translation",
+    "Vocabulary",
+    "edit_distance",
+    "evaluate",
+    "language_of",
+    "open_run",
+    "predict",
+    "read_inflection",
+    "read_lines",
+    "read_parallel",
+    "read_sources",
+    "resume_run",
+    "search_statistics",
+    "start_run",
+    "train_run",
+]

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean
+
+import torch
+
+from fenchel._checks import FenchelError
+from fenchel.decoding import SearchResult, beam_search, exact_search
+from fenchel.models import Batch, Seq2Seq
+from fenchel.tasks._task import Example, Task
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search.
+
+    Attributes:
+        beam: prefixes that live at a time.
+        nbest: answers to return.
+        exact: best-first search until proof or ``budget``, in the place of the beam.
+        budget: prefixes that exact search may expand for one input.
+        max_length: the longest answer.
+        length_penalty: favours long answers.
+        batch: inputs that are searched together.
+        most: how many tokens a trace lists at a step; None: all with p > 0.
+    """
+
+    beam: int = 5
+    nbest: int = 1
+    exact: bool = False
+    budget: int = 10_000
+    max_length: int = 100
+    length_penalty: float = 0.0
+    batch: int = 64
+    most: int | None = 32
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "nbest", "budget", "max_length", "batch"):
+            if getattr(self, name) < 1:
+                raise FenchelError(
+                    f"--{name.replace('_', '-')}: expected at least 1, but got "
+                    f"{getattr(self, name)}."
+                )
+
+
+def predict(
+    model: Seq2Seq, task: Task, examples: Iterable[Example], options: SearchOptions
+) -> Iterator[tuple[Example, SearchResult]]:
+    """Each example with what the search found, in order; examples are read as they are needed."""
+    iterator = iter(examples)
+    device = next(model.parameters()).device
+    while chunk := list(islice(iterator, options.batch)):
+        batch = Batch.collate([(task.encode_source(example), ()) for example in chunk]).to(device)
+        if options.exact:
+            results = exact_search(
+                model,
+                batch.source,
+                batch.source_lengths,
+                nbest=options.nbest,
+                budget=options.budget,
+                max_length=options.max_length,
+                length_penalty=options.length_penalty,
+                most=options.most,
+            )
+        else:
+            results = beam_search(
+                model,
+                batch.source,
+                batch.source_lengths,
+                beam=options.beam,
+                nbest=options.nbest,
+                max_length=options.max_length,
+                length_penalty=options.length_penalty,
+                most=options.most,
+            )
+        yield from zip(chunk, results, strict=True)
+
+
+def answer(
+    model: Seq2Seq, task: Task, examples: Sequence[Example], *, beam: int, max_length: int
+) -> list[str]:
+    """The best answer to each example, and nothing else: for validation."""
+    answers = []
+    device = next(model.parameters()).device
+    for start in range(0, len(examples), 256):
+        pairs = [(task.encode_source(example), ()) for example in examples[start : start + 256]]
+        batch = Batch.collate(pairs).to(device)
+        with torch.no_grad():
+            found = beam_search(
+                model,
+                batch.source,
+                batch.source_lengths,
+                beam=beam,
+                max_length=max_length,
+                complete=False,
+                trace=False,
+            )
+        answers += [task.decode(result.best.tokens) for result in found]
+    return answers
+
+
+def evaluate(
+    model: Seq2Seq, task: Task, examples: Iterable[Example], options: SearchOptions
+) -> dict[str, float]:
+    """The task's metrics, and what the search proved."""
+    predictions = list(predict(model, task, examples, options))
+    answers = [task.decode(result.best.tokens) for _, result in predictions]
+    scores = task.score([example for example, _ in predictions], answers)
+    return scores | search_statistics([result for _, result in predictions])
+
+
+def search_statistics(results: Sequence[SearchResult]) -> dict[str, float]:
+    """What searches proved, as shares of all of them.
+
+    Returns:
+        ``certified``: the best answer is proved best; ``exhaustive``: all answers were listed;
+        ``single``: there is one answer only; ``support``: how many tokens had a probability above
+        0, on average over the steps of the best answers.
+    """
+    kinds = [result.certificate.kind for result in results]
+    traces = [result.best.trace for result in results]
+    sizes = [step.support_size for trace in traces if trace for step in trace.steps]
+    alone = [result.certificate.kind == "exhaustive" and result.found == 1 for result in results]
+    return {
+        "certified": fmean(kind != "none" for kind in kinds),
+        "exhaustive": fmean(kind == "exhaustive" for kind in kinds),
+        "single": fmean(alone),
+        "support": fmean(sizes) if sizes else 0.0,
+    }

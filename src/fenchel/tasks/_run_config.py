@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fenchel._checks import FenchelError
+from fenchel.models import LSTMConfig, TransformerConfig
+from fenchel.tasks._options import check_at_least, option
+from fenchel.tasks._task import Task
+from fenchel.tasks.inflection import InflectionConfig
+from fenchel.tasks.translation import TextConfig
+from fenchel.training import TrainConfig
+
+ModelKind = Literal["lstm", "transformer"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The files of a run."""
+
+    train: tuple[str, ...] = option((), "files to train on")
+    dev: tuple[str, ...] = option((), "files to validate on")
+    language: str | None = option(
+        None, "inflection: the language of all files; null = what each file's name says"
+    )
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How answers are searched for, unless the command says otherwise."""
+
+    beam: int = option(5, "how many prefixes of an answer live at a time")
+    max_length: int = option(100, "the longest answer, in tokens")
+    length_penalty: float = option(0.0, "favours long answers; 0 = ranked by probability")
+    validation_beam: int = option(1, "the beam of validation during training; 1 = greedy")
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "max_length", "validation_beam"):
+            check_at_least("SearchConfig", name, getattr(self, name), 1)
+        if not self.length_penalty >= 0:
+            raise FenchelError(
+                "SearchConfig: expected `length_penalty` of at least 0, but got "
+                f"{self.length_penalty!r}."
+            )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All of a run: ``config.yaml`` in its directory."""
+
+    data: DataConfig = field(metadata={"help": "The files."})
+    task: InflectionConfig | TextConfig = field(metadata={"help": "From text to tokens."})
+    model: LSTMConfig | TransformerConfig = field(metadata={"help": "The model."})
+    train: TrainConfig = field(metadata={"help": "The training."})
+    search: SearchConfig = field(metadata={"help": "The search for answers."})
+
+
+def default_config(task: type[Task], model: ModelKind) -> RunConfig:
+    """What a run starts from, before ``--set``."""
+    training: dict[str, Any] = {"metric": task.metric, "mode": "max", "patience": 10}
+    if model == "transformer":
+        training |= {"schedule": "inverse_sqrt", "betas": (0.9, 0.98)}
+    kind = TransformerConfig if model == "transformer" else LSTMConfig
+    return RunConfig(
+        data=DataConfig(),
+        task=task.default_options(),
+        model=kind(),
+        train=TrainConfig(**{**training, **task.training}),
+        search=SearchConfig(),
+    )

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from fenchel._checks import FenchelError
+from fenchel.models import Batch, Seq2Seq
+from fenchel.tasks._predict import answer
+from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run
+from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
+from fenchel.tasks.translation import TextConfig
+from fenchel.training import Trainer, TrainResult, override
+
+Note = Callable[[str], None]
+Pair = tuple[list[int], list[int]]
+
+
+def start_run(
+    directory: Path,
+    task: str,
+    data: DataConfig,
+    *,
+    model: ModelKind = "lstm",
+    settings: Sequence[str] = (),
+) -> Run:
+    """Read the training files, learn the vocabularies, and write a new run directory.
+
+    Args:
+        directory: new or empty.
+        task: which one.
+        data: its files; all of them are read once, so that errors show before training.
+        model: the kind.
+        settings: overrides, as ``"train.learning_rate=0.01"``.
+    """
+    check_new(directory)
+    if not data.train or not data.dev:
+        missing = "--dev" if data.train else "--train"
+        raise FenchelError(f"{missing}: expected at least one file, but got none.")
+    kind = TASKS[task]
+    data = _absolute(data)
+    config = replace(override(default_config(kind, model), settings), data=data)
+    examples = list(kind.read_gold(data.train, data.language))
+    for _ in kind.read_gold(data.dev, data.language):
+        pass
+    learned = kind.from_options(examples, config.task)
+    _check_some_short_enough(map(learned.pair, examples), config)
+    return create_run(directory, learned, config)
+
+
+def resume_run(directory: Path, task: str, data: DataConfig, settings: Sequence[str]) -> Run:
+    """Open a run to go on with; files that are not named are those it was started with."""
+    run = open_run(directory, task)
+    config = override(run.config, settings)
+    kept = {name: value for name, value in vars(_absolute(data)).items() if value}
+    return replace(run, config=replace(config, data=replace(config.data, **kept)))
+
+
+def train_run(
+    run: Run, *, resume: bool = False, note: Note = print, show_progress: bool = True
+) -> TrainResult:
+    """Train the model of a run.
+
+    Args:
+        run: from :func:`start_run` or :func:`resume_run`.
+        resume: go on from its latest checkpoint, if there is one.
+        note: is told in one sentence what is left out of the data.
+        show_progress: on standard error.
+    """
+    task, config = run.task, run.config
+    data = config.data
+    pairs = [task.pair(example) for example in task.read_gold(data.train, data.language)]
+    pairs = _short_enough(pairs, config, note)
+    dev = list(task.read_gold(data.dev, data.language))
+    search = config.search
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        assert isinstance(model, Seq2Seq)
+        answers = answer(
+            model, task, dev, beam=search.validation_beam, max_length=search.max_length
+        )
+        scores = task.score(dev, answers)
+        return {name: value for name, value in scores.items() if "/" not in name}
+
+    trainer = Trainer(
+        run.new_model(),
+        pairs,
+        config.train,
+        run.directory,
+        collate=Batch.collate,
+        validate=validate,
+        run_config=config,
+        show_progress=show_progress,
+    )
+    return trainer.run(resume=resume)
+
+
+def _absolute(data: DataConfig) -> DataConfig:
+    """Files by their whole paths: a run may be resumed from elsewhere."""
+    train, dev = (tuple(map(os.path.abspath, paths)) for paths in (data.train, data.dev))
+    return replace(data, train=train, dev=dev)
+
+
+def _limit(config: RunConfig) -> int | None:
+    return config.task.max_tokens if isinstance(config.task, TextConfig) else None
+
+
+def _check_some_short_enough(pairs: Iterable[Pair], config: RunConfig) -> None:
+    limit = _limit(config)
+    if limit is not None and not any(max(map(len, pair)) <= limit for pair in pairs):
+        raise FenchelError(
+            "task.max_tokens: expected a limit that leaves training pairs, but all have a side of "
+            f"more than {limit} tokens."
+        )
+
+
+def _short_enough(pairs: list[Pair], config: RunConfig, note: Note) -> list[Pair]:
+    limit = _limit(config)
+    kept = [pair for pair in pairs if limit is None or max(map(len, pair)) <= limit]
+    if len(kept) < len(pairs):
+        note(
+            f"{len(pairs) - len(kept)} of {len(pairs)} training pairs have a side of more than "
+            f"{limit} tokens and are left out."
+        )
+    return kept

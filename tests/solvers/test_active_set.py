@@ -1,0 +1,469 @@
+"""SparseMAP against all members of small structures, other solvers, and closed forms."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import cvxpy
+import pytest
+import torch
+
+import fenchel as fy
+from fenchel import FenchelError
+from fenchel.solvers import sparse_map, sparse_map_means
+from fenchel.structures import (
+    Alignment,
+    Assignment,
+    DependencyTree,
+    KSubsets,
+    OneOf,
+    Sequence,
+    SequenceScores,
+    Structure,
+)
+
+
+def draw(rng, *shape, scale=1.0):
+    return scale * torch.randn(*shape, generator=rng, dtype=torch.float64)
+
+
+def chain(rng, scale, transitions, ends=False):
+    pairs = {None: None, "shared": (3, 3), "each": (2, 3, 3, 3)}[transitions]
+    return SequenceScores(
+        draw(rng, 2, 4, 3, scale=scale),
+        None if pairs is None else draw(rng, *pairs, scale=scale),
+        draw(rng, 3, scale=scale) if ends else None,
+        draw(rng, 3, scale=scale) if ends else None,
+    )
+
+
+# name: (structure, scores from a generator and a scale, all members)
+CASES = {
+    "one of": (OneOf(), lambda g, s: draw(g, 2, 6, scale=s), OneOf().enumerate(6)),
+    "subsets": (KSubsets(3), lambda g, s: draw(g, 2, 7, scale=s), KSubsets(3).enumerate(7)),
+    "chain": (Sequence(3), lambda g, s: chain(g, s, None), Sequence(3).enumerate(4)),
+    "chain, shared": (
+        Sequence(3),
+        lambda g, s: chain(g, s, "shared", ends=True),
+        Sequence(3).enumerate(4, "shared", True, True),
+    ),
+    "chain, each": (
+        Sequence(3),
+        lambda g, s: chain(g, s, "each"),
+        Sequence(3).enumerate(4, "each"),
+    ),
+    "tree": (
+        DependencyTree(),
+        lambda g, s: draw(g, 2, 4, 5, scale=s),
+        DependencyTree().enumerate(4),
+    ),
+    "projective": (
+        DependencyTree(projective=True),
+        lambda g, s: draw(g, 2, 4, 5, scale=s),
+        DependencyTree(projective=True).enumerate(4),
+    ),
+    "assignment": (
+        Assignment(),
+        lambda g, s: draw(g, 2, 4, 4, scale=s),
+        Assignment().enumerate(4, 4),
+    ),
+    "rectangle": (
+        Assignment(),
+        lambda g, s: draw(g, 2, 3, 5, scale=s),
+        Assignment().enumerate(3, 5),
+    ),
+    "alignment": (Alignment(), lambda g, s: draw(g, 2, 4, 4, scale=s), Alignment().enumerate(4, 4)),
+}
+CASES = {name: (s, make, list(members)) for name, (s, make, members) in CASES.items()}
+
+
+def counts(members, parts):
+    """Members as vectors of counts (members, parts)."""
+    rows = torch.zeros(len(members), parts, dtype=torch.float64)
+    for row, member in zip(rows, members, strict=True):
+        for part in member:
+            row[part] += 1
+    return rows
+
+
+def true_means(members, n_unary, scores):
+    """The means of the unary parts by an interior-point solver on the weights of all members."""
+    p = cvxpy.Variable(len(members), nonneg=True)
+    unary = members[:, :n_unary].numpy()
+    value = (members @ scores).numpy() @ p - 0.5 * cvxpy.sum_squares(unary.T @ p)
+    problem = cvxpy.Problem(cvxpy.Maximize(value), [cvxpy.sum(p) == 1])
+    problem.solve(
+        solver="CLARABEL", tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-14, max_iter=200
+    )
+    return torch.from_numpy(unary.T @ p.value)
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
+def test_it_solves_the_problem_over_all_members(name, scale, backend, rng):
+    structure, make, listed = CASES[name]
+    problem = structure._problem("test", make(rng, scale))
+    solution = sparse_map(structure, problem)
+    parts, n = problem.scores.shape[1], problem.n_unary
+    members = counts(listed, parts)
+    assert bool(solution.converged.all())
+    for i, scores in enumerate(problem.scores):
+        mean, weights = solution.means[i], solution.weights[i]
+        # A distribution over members, and its mean.
+        assert bool((weights >= 0).all())
+        assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+        used = solution.structures[i][weights > 0]
+        mine = counts([[int(j) for j in row if j >= 0] for row in used], parts)
+        known = {tuple(row) for row in members.tolist()}
+        assert all(tuple(row) in known for row in mine.tolist())
+        torch.testing.assert_close(weights[weights > 0] @ mine, mean, rtol=0, atol=1e-14)
+        # No member promises more: the gap over all of them, and what was reported.
+        slopes = scores - torch.cat([mean[:n], torch.zeros(parts - n, dtype=torch.float64)])
+        gap = ((members @ slopes).max() - slopes @ mean).item()
+        bound = 1e-12 * (1 + members @ scores.abs()).max().item()
+        assert gap <= bound and abs(gap - solution.gap[i].item()) <= bound
+        truth = true_means(members, n, scores)
+        torch.testing.assert_close(mean[:n], truth, rtol=0, atol=1e-6)
+        if scale == 1.0:  # well away from ties the other solver has these digits too
+            torch.testing.assert_close(mean[:n], truth, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_one_of_n_is_sparsemax(n, backend, rng):
+    scores = draw(rng, 7, n).requires_grad_()
+    problem = OneOf()._problem("test", scores)
+    means = sparse_map_means(OneOf(), problem)
+    truth = fy.sparsemax(scores)
+    torch.testing.assert_close(means, truth, rtol=0, atol=1e-12)
+    grad = draw(rng, 7, n)
+    mine, true = (torch.autograd.grad(x, scores, grad)[0] for x in (means, truth))
+    torch.testing.assert_close(mine, true, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 9])
+def test_subsets_are_the_capped_simplex(k, backend, rng):
+    scores = draw(rng, 7, 10).requires_grad_()
+    problem = KSubsets(k)._problem("test", scores)
+    means = sparse_map_means(KSubsets(k), problem)
+    truth = fy.budget(scores, k)
+    torch.testing.assert_close(means, truth, rtol=0, atol=1e-12)
+    grad = draw(rng, 7, 10)
+    mine, true = (torch.autograd.grad(x, scores, grad)[0] for x in (means, truth))
+    torch.testing.assert_close(mine, true, rtol=0, atol=1e-11)
+
+
+def test_assignments_are_projected_onto_doubly_stochastic_matrices(backend, rng):
+    scores = draw(rng, 1, 6, 6)
+    problem = Assignment()._problem("test", scores)
+    p = cvxpy.Variable((6, 6), nonneg=True)
+    cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.sum_squares(p - scores[0].numpy())),
+        [cvxpy.sum(p, axis=0) == 1, cvxpy.sum(p, axis=1) == 1],
+    ).solve(solver="CLARABEL", tol_gap_abs=1e-13, tol_gap_rel=1e-13, tol_feas=1e-13)
+    means = sparse_map_means(Assignment(), problem).reshape(6, 6)
+    torch.testing.assert_close(means, torch.from_numpy(p.value), rtol=0, atol=1e-7)
+
+
+def test_a_chain_without_transitions_is_a_sparsemax_a_position(backend, rng):
+    # Its faces have many dimensions, and weights fall by half from member to member: the last ones
+    # are not needed for the means any more, but they are for the derivative.
+    scores = draw(rng, 2, 16, 4, scale=0.3).requires_grad_()
+    means = sparse_map_means(Sequence(4), Sequence(4)._problem("test", scores))
+    truth = fy.sparsemax(scores)
+    torch.testing.assert_close(means.reshape(truth.shape), truth, rtol=0, atol=1e-10)
+    grad = draw(rng, 2, 16, 4)
+    mine = torch.autograd.grad(means, scores, grad.reshape(means.shape))[0]
+    torch.testing.assert_close(mine, torch.autograd.grad(truth, scores, grad)[0], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_large_scores_give_the_best_structure(name, backend, rng):
+    structure, make, _ = CASES[name]
+    problem = structure._problem("test", make(rng, 1e4))
+    solution = sparse_map(structure, problem)
+    best = problem.indicator(structure._best_parts(problem, problem.scores))
+    torch.testing.assert_close(solution.means, best, rtol=0, atol=0)
+    assert bool(solution.converged.all())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "alignment"])
+def test_differences_survive_a_large_common_score(name, backend, rng):
+    # All members of these have as many unary parts, so a constant on them changes nothing. (Paths
+    # of an alignment differ in length.)
+    structure, make, _ = CASES[name]
+    problem = structure._problem("test", make(rng, 1.0))
+    shift = torch.zeros_like(problem.scores)
+    shift[:, : problem.n_unary] = 2.0**14
+    moved = type(problem)(**{**vars(problem), "scores": problem.scores + shift})
+    a, b = sparse_map_means(structure, problem), sparse_map_means(structure, moved)
+    n = problem.n_unary
+    torch.testing.assert_close(a[:, :n], b[:, :n], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ties(name, backend):
+    structure, make, listed = CASES[name]
+    problem = structure._problem("test", make(torch.Generator(), 0.0))
+    solution = sparse_map(structure, problem)
+    assert bool(solution.converged.all())
+    n = problem.n_unary
+    truth = true_means(counts(listed, problem.scores.shape[1]), n, problem.scores[0])
+    torch.testing.assert_close(solution.means[0, :n], truth, rtol=0, atol=1e-6)
+    assert torch.equal(solution.means[0], solution.means[1])
+
+
+def test_equal_scores_have_the_derivative_of_the_whole_polytope(backend):
+    # Three disjoint pairs are enough for the mean, but it can move in five directions.
+    scores = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+
+    def means(x):
+        return sparse_map_means(KSubsets(2), KSubsets(2)._problem("test", x))[0]
+
+    jacobian = torch.autograd.functional.jacobian(means, scores)
+    centred = torch.eye(6, dtype=torch.float64) - 1 / 6
+    torch.testing.assert_close(jacobian, centred, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name, backend, rng):
+    structure, make, _ = CASES[name]
+    scores = make(rng, 1.0)
+    given = [x for x in (scores if isinstance(scores, tuple) else (scores,)) if x is not None]
+    fields = [i for i, x in enumerate(scores) if x is not None] if len(given) > 1 else None
+
+    def means(*tensors):
+        if isinstance(scores, SequenceScores):
+            blocks = [None] * 4
+            for i, x in zip(fields or [0], tensors, strict=True):
+                blocks[i] = x
+            return sparse_map_means(structure, structure._problem("t", SequenceScores(*blocks)))
+        return sparse_map_means(structure, structure._problem("t", *tensors))
+
+    inputs = [x.clone().requires_grad_() for x in given]
+    fast = backend == "reference"  # one random direction: the plain oracles take their time
+    assert torch.autograd.gradcheck(means, inputs, eps=1e-7, atol=1e-5, fast_mode=fast)
+    assert torch.autograd.gradgradcheck(means, inputs, eps=1e-7, atol=1e-5, fast_mode=True)
+
+
+def test_weights_are_differentiable(backend, rng):
+    structure = Sequence(3)
+    emissions, pairs = draw(rng, 4, 3), draw(rng, 3, 3)
+    inputs = [emissions.requires_grad_(), pairs.requires_grad_()]
+
+    def weights(*tensors):
+        return sparse_map(structure, structure._problem("t", SequenceScores(*tensors))).weights
+
+    assert torch.autograd.gradcheck(weights, inputs, eps=1e-7, atol=1e-5)
+
+
+def test_no_gradient_where_no_member_goes(backend, rng):
+    emissions = draw(rng, 2, 5, 3)
+    emissions[0, 3:] = math.nan  # padding
+    scores = SequenceScores(emissions.requires_grad_(), draw(rng, 2, 4, 3, 3).requires_grad_())
+    problem = Sequence(3)._problem("test", scores, torch.tensor([3, 5]))
+    means = sparse_map_means(Sequence(3), problem)
+    (means * draw(rng, *means.shape)).sum().backward()
+    assert bool((emissions.grad[0, 3:] == 0).all())
+    assert bool((scores.transitions.grad[0, 2:] == 0).all())
+    n = problem.n_unary
+    unused = means[:, :n].reshape(2, 5, 3) == 0
+    assert bool((emissions.grad[unused] == 0).all()) and bool((emissions.grad != 0).any())
+
+
+def test_masked_parts_are_not_used(backend, rng):
+    scores = draw(rng, 3, 5, 5)
+    mask = torch.rand(3, 5, 5, generator=rng) < 0.8
+    mask |= torch.eye(5, dtype=torch.bool)
+    scores.requires_grad_()
+    problem = Assignment()._problem("test", scores, None, mask)
+    means = sparse_map_means(Assignment(), problem).reshape(3, 5, 5)
+    means.square().sum().backward()
+    assert bool((means[~mask] == 0).all()) and bool((scores.grad[~mask] == 0).all())
+    assert bool(scores.grad.isfinite().all())
+    torch.testing.assert_close(means.sum(1), torch.ones(3, 5, dtype=torch.float64))
+
+
+def test_padding_changes_no_bit(backend, rng):
+    scores = draw(rng, 6, 7)
+    short = OneOf()._problem("test", scores[:, :5])
+    long = OneOf()._problem("test", scores, torch.full((6,), 5))
+    a, b = sparse_map_means(OneOf(), short), sparse_map_means(OneOf(), long)
+    assert torch.equal(a, b[:, :5]) and bool((b[:, 5:] == 0).all())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_native_and_generic_agree(name, rng):
+    structure, make, _ = CASES[name]
+    results = {}
+    for which in ("native", "reference"):
+        if which == "native" and fy.backends().active != "native":
+            pytest.skip("no native core here")
+        with fy.use_backend(which):
+            scores = make(rng.manual_seed(3), 0.7)
+            problem = structure._problem("test", scores)
+            problem = type(problem)(**{**vars(problem), "scores": problem.scores.requires_grad_()})
+            means = sparse_map_means(structure, problem)
+            grad = torch.autograd.grad(means, problem.scores, torch.cos(7 * problem.scores))[0]
+            results[which] = means.detach(), grad
+    for a, b in zip(*results.values(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_instance_does_not_know_its_batch(name, backend, rng, threads):
+    structure, make, _ = CASES[name]
+    problem = structure._problem("test", make(rng, 1.0))
+    many = problem.scores.repeat(32, 1)
+    wide = {"scores": many, "sizes": problem.sizes.repeat(32, 1)}
+    if backend == "reference":  # in Python, one instance after the other
+        wide = {"scores": problem.scores, "sizes": problem.sizes}
+    results = []
+    for number in (1, 2):
+        threads(number)
+        results.append(sparse_map(structure, type(problem)(**{**vars(problem), **wide})))
+    threads(1)
+    one = {"scores": problem.scores[1:2], "sizes": problem.sizes[1:2]}
+    single = sparse_map(structure, type(problem)(**{**vars(problem), **one}))
+    members = single.weights.shape[1]
+    for result in results:
+        for row in range(1, len(result.means), 2):
+            assert torch.equal(result.means[row], single.means[0])
+            assert torch.equal(result.weights[row, :members], single.weights[0])
+            assert result.gap[row] == single.gap[0]
+
+
+class Runs(Structure):
+    """One contiguous run of items, in the ten lines of the documentation."""
+
+    def argmax(self, scores):
+        n = len(scores)
+        runs = [(i, j) for i in range(n) for j in range(i + 1, n + 1)]
+        i, j = max(runs, key=lambda run: float(scores[run[0] : run[1]].sum()))
+        best = torch.zeros_like(scores)
+        best[i:j] = 1
+        return best
+
+
+def test_a_users_structure(backend, rng):
+    scores = draw(rng, 2, 5).requires_grad_()
+    problem = Runs()._problem("test", scores)
+    means = sparse_map_means(Runs(), problem)
+    members = counts([range(i, j) for i in range(5) for j in range(i + 1, 6)], 5)
+    for mean, row in zip(means.detach(), scores.detach(), strict=True):
+        truth = true_means(members, 5, row)
+        torch.testing.assert_close(mean, truth, rtol=0, atol=1e-6)
+    assert torch.autograd.gradcheck(
+        lambda x: sparse_map_means(Runs(), Runs()._problem("t", x)), [scores], eps=1e-7, atol=1e-5
+    )
+
+
+class Listed(Structure):
+    """Members from a list, of which only the first parts have a quadratic term."""
+
+    def __init__(self, members, n_unary, lie=False):
+        self.members, self.n_unary, self.lie, self.asked = members, n_unary, lie, 0
+
+    def argmax(self, scores):
+        self.asked += 1
+        order = (self.members @ scores).argsort(descending=True)
+        return self.members[order[min(self.asked % 3, len(order) - 1) if self.lie else 0]]
+
+    def problem(self, scores):
+        problem = self._problem("test", scores)
+        return type(problem)(**{**vars(problem), "n_unary": self.n_unary})
+
+
+def test_members_that_the_quadratic_term_cannot_tell_apart(rng):
+    # Corners of a square, each with a few copies that differ in other parts: affinely dependent
+    # and repeated points. The linear part decides among them.
+    for seed in range(20):
+        rng.manual_seed(seed)
+        corners = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)
+        extra = torch.eye(12, dtype=torch.float64)
+        members = torch.cat([corners.repeat(3, 1), extra], 1)
+        structure = Listed(members, 2)
+        scores = draw(rng, 1, 14, scale=0.3)
+        solution = sparse_map(structure, structure.problem(scores))
+        assert bool(solution.converged.all())
+        truth = true_means(members, 2, scores[0])
+        torch.testing.assert_close(solution.means[0, :2], truth, rtol=0, atol=1e-6)
+        mean = solution.means[0]
+        slopes = torch.cat([scores[0, :2] - mean[:2], scores[0, 2:]])
+        assert ((members @ slopes).max() - slopes @ mean).item() <= 1e-11
+        assert int((solution.weights > 0).sum()) <= 3  # affinely independent in the plane
+
+
+def test_members_that_are_all_the_same_to_the_quadratic_term(rng):
+    members = torch.cat([torch.ones(5, 1), torch.eye(5)], 1).double()
+    structure = Listed(members, 1)
+    scores = draw(rng, 2, 6)
+    solution = sparse_map(structure, structure.problem(scores))
+    best = members[(members @ scores.T).argmax(0)]
+    assert torch.equal(solution.means, best) and bool(solution.converged.all())
+
+
+def test_the_gap_bounds_what_is_missing(backend, rng):
+    structure, make, listed = CASES["chain, shared"]
+    problem = structure._problem("test", make(rng, 0.5))
+    n = problem.n_unary
+    members = counts(listed, problem.scores.shape[1])
+
+    def value(means, scores):
+        return (means @ scores - 0.5 * means[:n].square().sum()).item()
+
+    best = sparse_map(structure, problem)
+    for max_iter in (1, 2, 4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stopped = sparse_map(structure, problem, max_iter=max_iter)
+        for i, scores in enumerate(problem.scores):
+            missing = value(best.means[i], scores) - value(stopped.means[i], scores)
+            assert -1e-12 <= missing <= stopped.gap[i].item() + 1e-12
+            slopes = scores.clone()
+            slopes[:n] -= stopped.means[i, :n]
+            gap = (members @ slopes).max() - slopes @ stopped.means[i]
+            assert gap.item() == pytest.approx(stopped.gap[i].item(), abs=1e-11)
+
+
+def test_too_few_iterations_are_warned_of(backend, rng):
+    scores = draw(rng, 3, 20, scale=0.1)
+    problem = OneOf()._problem("test", scores)
+    with pytest.warns(UserWarning, match="3 of 3 instances did not converge in 1 iterations"):
+        solution = sparse_map(OneOf(), problem, max_iter=1)
+    assert solution.status.tolist() == [1, 1, 1] and solution.iterations.tolist() == [1, 1, 1]
+    assert not bool(solution.converged.any())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loose = sparse_map(OneOf(), problem, max_iter=1, tol=1.0)
+    assert bool(loose.converged.all())
+
+
+def test_a_lying_oracle_ends(rng):
+    structure = Listed(torch.eye(6, dtype=torch.float64), 6, lie=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it may well see that something is wrong
+        solution = sparse_map(structure, structure.problem(draw(rng, 4, 6, scale=0.2)))
+    assert structure.asked < 200
+    torch.testing.assert_close(solution.means.sum(1), torch.ones(4, dtype=torch.float64))
+    assert bool((solution.weights >= 0).all())
+
+
+def test_an_empty_batch(backend):
+    scores = torch.empty(0, 5, dtype=torch.float64, requires_grad=True)
+    solution = sparse_map(OneOf(), OneOf()._problem("test", scores))
+    assert solution.means.shape == (0, 5) and solution.weights.shape[0] == 0
+    solution.means.sum().backward()
+
+
+def test_what_cannot_be_is_refused(backend, rng):
+    scores = draw(rng, 2, 3, 3)
+    scores[1, :, 1:] = -math.inf  # finite in every row, but in one column only
+    with pytest.raises(FenchelError, match="instance 1 of the batch"):
+        sparse_map(Assignment(), Assignment()._problem("test", scores))
+    problem = OneOf()._problem("test", draw(rng, 2, 3))
+    with pytest.raises(FenchelError, match="`tol` must be a finite number above 0"):
+        sparse_map(OneOf(), problem, tol=0)
+    with pytest.raises(FenchelError, match="`max_iter` to be an int of at least 1"):
+        sparse_map(OneOf(), problem, max_iter=0)
