@@ -22,6 +22,7 @@ MODULES = (
     "fenchel.tasks",
     "fenchel.solvers",
     "fenchel.integrations.entmax",
+    "fenchel.integrations.transformers",
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

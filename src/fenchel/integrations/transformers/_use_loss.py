@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import functools
+import inspect
+from types import MethodType
+from typing import Any
+
+from torch import Tensor
+
+from fenchel._checks import FenchelError, check_number
+from fenchel.integrations.transformers._head import Head
+from fenchel.integrations.transformers._lm_loss import entmax_lm_loss, linear_entmax_lm_loss
+
+_NAME = "use_entmax_loss"
+_KEY = "_fenchel_entmax_loss"
+
+
+class EntmaxLossHandle:
+    """What :func:`use_entmax_loss` did to a model.
+
+    Attributes:
+        alpha: the loss's alpha, which may be set at any time.
+    """
+
+    def __init__(
+        self, model: Any, alpha: float | Tensor, fused: bool, shift: bool, label_smoothing: float
+    ) -> None:
+        self.model = model
+        self.alpha = alpha
+        self.shift = shift
+        self.label_smoothing = label_smoothing
+        self.head = Head(_NAME, model) if fused else None
+        self.forward = MethodType(_forward_with_loss(model.forward.__func__), model)
+        self.before = {key: model.__dict__.get(key) for key in ("forward", "accepts_loss_kwargs")}
+        model.forward = self.forward
+        model.accepts_loss_kwargs = True  # Trainer then counts the labels of an accumulated batch
+        model.__dict__[_KEY] = self
+
+    def remove(self) -> None:
+        """Give the model its own loss back."""
+        if self.model.__dict__.get(_KEY) is not self:
+            return
+        del self.model.__dict__[_KEY]
+        if self.model.forward != self.forward:
+            # Wrapped once more since, as by accelerate: ours stays inside and does nothing.
+            del self.before["forward"]
+        for key, value in self.before.items():
+            if value is None:
+                delattr(self.model, key)
+            else:
+                setattr(self.model, key, value)
+        if self.head is not None:
+            self.head.remove()
+
+
+def use_entmax_loss(
+    model: Any,
+    alpha: float | Tensor = 1.5,
+    *,
+    fused: bool = True,
+    shift: bool | None = None,
+    label_smoothing: float = 0.0,
+) -> EntmaxLossHandle:
+    r"""Make a language model's loss the entmax loss, in place.
+
+    From then on ``model(…, labels=labels).loss`` is :math:`L_\alpha` of the labels, shifted,
+    ignored (−100) and divided (``num_items_in_batch``) as in ``transformers``, for causal language
+    models, encoder-decoders and masked language models. Everything without ``labels``, as
+    ``generate``, is as before.
+
+    In training no logits are formed: the hidden states in front of the head go to
+    :func:`fenchel.linear_entmax_loss`, and ``logits`` of the output is None. In ``eval`` mode, or
+    with ``return_logits=True`` in the call, logits are there and the loss is computed from them;
+    ``return_logits=False`` leaves them out in ``eval`` mode too. With ``labels``, no cache is kept
+    unless ``use_cache=True`` is passed.
+
+    Args:
+        model: a ``PreTrainedModel`` with an output layer.
+        alpha: a number in [1, ∞], or a tensor with gradient. 1 is cross-entropy.
+        fused: False forms logits always, for a model that is not linear from the hidden states to
+            the logits. One that is not is refused at the first step, with this remedy.
+        shift: whether token i predicts label i + 1; by default so unless the model is an
+            encoder-decoder or a masked language model.
+        label_smoothing: how much of each target is spread evenly. That of ``TrainingArguments``
+            takes the labels away and brings cross-entropy back: leave it 0.
+
+    Returns:
+        A handle with ``alpha``, and ``remove()`` to undo it.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> from fenchel.integrations.transformers import use_entmax_loss
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2))
+        >>> handle = use_entmax_loss(model, alpha=1.5)
+        >>> tokens = torch.arange(6)[None]
+        >>> out = model.train()(tokens, labels=tokens)
+        >>> out.loss.shape, out.logits
+        (torch.Size([]), None)
+        >>> model.eval()(tokens, labels=tokens).logits.shape
+        torch.Size([1, 6, 9])
+    """
+    if not hasattr(model, "get_output_embeddings"):
+        raise FenchelError(
+            f"{_NAME}: expected `model` to be a PreTrainedModel, but got {type(model).__name__}."
+        )
+    if not isinstance(alpha, Tensor):
+        check_number(_NAME, "alpha", alpha, 1.0, "(1 is cross-entropy)", "a number or a tensor")
+    if shift is None:
+        shift = not (model.config.is_encoder_decoder or "MaskedLM" in type(model).__name__)
+    if _KEY in model.__dict__:
+        model.__dict__[_KEY].remove()
+    return EntmaxLossHandle(model, alpha, fused, shift, label_smoothing)
+
+
+def _forward_with_loss(original: Any) -> Any:
+    names = list(inspect.signature(original).parameters)[1:]
+
+    @functools.wraps(original)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        handle = self.__dict__.get(_KEY)
+        if handle is None:
+            return original(self, *args, **kwargs)
+        kwargs.update(zip(names, args, strict=False))
+        return_logits = kwargs.pop("return_logits", None)
+        labels, shifted = kwargs.pop("labels", None), kwargs.pop("shift_labels", None)
+        if labels is None and shifted is None:
+            return original(self, **kwargs)
+        items = kwargs.pop("num_items_in_batch", None)
+        as_dict = kwargs.pop("return_dict", None)
+        as_dict = getattr(self.config, "return_dict", True) if as_dict is None else as_dict
+        if "use_cache" in names and kwargs.get("use_cache") is None:
+            kwargs["use_cache"] = False
+        _add_decoder_inputs(self, kwargs, labels)
+        with_logits = not self.training if return_logits is None else return_logits
+        if with_logits or handle.head is None:
+            out = original(self, return_dict=True, **kwargs)
+            loss = entmax_lm_loss(
+                out.logits,
+                labels,
+                num_items_in_batch=items,
+                shift_labels=shifted,
+                alpha=handle.alpha,
+                shift=handle.shift,
+                label_smoothing=handle.label_smoothing,
+            )
+        else:
+            out, hidden = _without_logits(self, original, handle.head, kwargs)
+            loss = linear_entmax_lm_loss(
+                hidden,
+                handle.head.layer.weight,
+                handle.head.bias(self),
+                labels,
+                items,
+                shifted,
+                alpha=handle.alpha,
+                shift=handle.shift,
+                label_smoothing=handle.label_smoothing,
+            )
+        fields = dict(out.items())
+        auxiliary = fields.get("aux_loss")
+        if isinstance(auxiliary, Tensor) and hasattr(self, "router_aux_loss_coef"):
+            loss = loss + self.router_aux_loss_coef * auxiliary.to(loss.device)
+        if not with_logits:
+            fields.pop("logits")
+        out = type(out)(**{**fields, "loss": loss})
+        return out if as_dict else out.to_tuple()
+
+    return forward
+
+
+def _without_logits(
+    model: Any, original: Any, head: Head, kwargs: dict[str, Any]
+) -> tuple[Any, Tensor]:
+    """The output, whose logits mean nothing, and the hidden states that the head was given."""
+    head.skip = True
+    try:
+        out = original(model, return_dict=True, **kwargs)
+    finally:
+        head.skip = False
+    hidden, head.hidden = head.hidden, None
+    if hidden is None or hidden.dim() != 3:
+        raise FenchelError(
+            f"{_NAME}: expected the head of {type(model).__name__} to be called on hidden states "
+            "of shape (batch, tokens, d), but it was not; use fused=False."
+        )
+    head.check(model, out.logits)
+    return out, hidden
+
+
+def _add_decoder_inputs(model: Any, kwargs: dict[str, Any], labels: Tensor | None) -> None:
+    """What an encoder-decoder does itself when it has labels."""
+    given = ("decoder_input_ids", "decoder_inputs_embeds")
+    if not model.config.is_encoder_decoder or labels is None:
+        return
+    if all(kwargs.get(name) is None for name in given):
+        kwargs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
