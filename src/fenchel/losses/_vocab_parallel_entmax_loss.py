@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+from fenchel.kernels import Lists
+from fenchel.losses import _vocab_engine as engine
+from fenchel.losses._cross_entropy_shape import (
+    check_index,
+    check_reduction,
+    reduce,
+    warn_if_none_kept,
+)
+from fenchel.losses._linear_entmax_loss import (
+    _alpha,
+    _autocast,
+    _check_index_target,
+    _refuse_transforms,
+    _result_dtype,
+)
+from fenchel.losses._vocab_shard import agree, check_shard, local_shard, replicated
+from fenchel.losses._vocab_wire import Wire
+from fenchel.regularizers._target import IGNORED, check_indices
+
+_NAME = "vocab_parallel_entmax_loss"
+
+
+@torch.compiler.disable
+def vocab_parallel_entmax_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 1.5,
+    *,
+    bias: Tensor | None = None,
+    group: Any = None,
+    vocab_start: int | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""The loss of an output layer whose weight is sharded over ranks by its classes.
+
+    .. math:: \frac{1}{N} \sum_i L_\alpha(W h_i + b; y_i), \qquad
+        W = (W_1; \dots; W_R), \; W_r \text{ on rank } r
+
+    It is :func:`fenchel.linear_entmax_loss` of the whole weight, value and gradients, with the same
+    bits of the loss on all ranks. Logits stay where they are: what crosses the wire is one number a
+    row (a bound of its threshold) and the scores above the bound, or, for a row with more than 1024
+    of them and for :math:`\alpha = 1`, a few sums. The backward pass adds up the gradient of
+    ``hidden`` over the ranks and sends nothing for the weight.
+
+    Every rank of the group calls it with the same ``hidden``, ``target`` and ``alpha``. The
+    gradients of ``hidden`` and ``alpha`` are the full ones on every rank: do not reduce them again.
+    If a rank dies, the others get a ``RuntimeError``, at the latest after the group's timeout.
+
+    Args:
+        hidden: shape (…, d), floating dtype.
+        weight: this rank's classes, shape (V_r, d), V_r of any size; or a DTensor (V, d) sharded
+            along dim 0, as ``ColwiseParallel`` leaves it.
+        target: class indices in [0, V), int64, the shape of ``hidden`` without d.
+        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        bias: as ``weight``: (V_r), a DTensor, or None; ``-inf`` masks a class.
+        group: the process group that shares the classes; by default all processes. A DTensor
+            brings its own.
+        vocab_start: index of this rank's first class; by default shards follow in order of rank.
+        ignore_index: class index of rows that do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    A second derivative, ``torch.func`` and forward mode are refused; ``torch.compile`` breaks its
+    graph here.
+
+    Example:
+        >>> import os, tempfile, torch.distributed as dist
+        >>> store = dist.FileStore(os.path.join(tempfile.mkdtemp(), "store"), 1)
+        >>> dist.init_process_group("gloo", rank=0, world_size=1, store=store)
+        >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+        >>> shard = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 2.0]])
+        >>> fy.vocab_parallel_entmax_loss(hidden, shard, torch.tensor([0, 1]), reduction="none")
+        tensor([0.0000, 0.0617], grad_fn=<...>)
+        >>> dist.destroy_process_group()
+    """
+    name = _NAME
+    _refuse_transforms(name)
+    weight, bias, group, vocab_start = local_shard(name, weight, bias, group, vocab_start)
+    hidden, target = replicated(name, "hidden", hidden), replicated(name, "target", target)
+    rows = check_shard(name, hidden, weight, bias)
+    check_reduction(name, reduction)
+    scores = hidden.detach()[..., :1]
+    target = _check_index_target(name, target, scores)
+    parameter = _alpha(name, alpha, scores)
+    kept = target != check_index(name, ignore_index)
+    target = torch.where(kept, target, IGNORED)
+    wire = Wire(name, group)
+    start, classes = agree(name, wire, rows, weight, vocab_start)
+    check_indices(name, target, classes)
+    warn_if_none_kept(name, kept, reduction)
+    flat, weight, bias = _autocast(rows, weight, bias)
+    losses = _Loss.apply(flat, weight, bias, target.reshape(-1), parameter, wire, start)
+    losses = losses.reshape(target.shape)
+    counts = kept.to(losses.dtype)
+    return reduce(losses, counts, reduction).to(_result_dtype(hidden))
+
+
+class _Loss(torch.autograd.Function):
+    """One loss a row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        alpha: Tensor,
+        wire: Wire,
+        start: int,
+    ) -> Tensor:
+        exponent = alpha.double()
+        learned = ctx.needs_input_grad[4]
+        losses, slopes, lists, *rest = engine.forward(
+            wire, hidden, weight, bias, target, start, exponent, learned
+        )
+        own = engine.own_target(target, start, weight.shape[0])
+        ctx.wire = wire
+        ctx.save_for_backward(hidden, weight, bias, own, alpha, slopes, *lists, *rest)
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            raise FenchelError(
+                f"{_NAME}: expected no second derivative; use `fy.entmax_loss` of full scores for "
+                "create_graph=True."
+            )
+        hidden, weight, bias, own, alpha, slopes, *lists, many, centre = ctx.saved_tensors
+        found = engine.Found(grad, slopes, Lists(*lists), many, centre)
+        wanted = ctx.needs_input_grad
+        for_hidden, for_weight, for_bias = engine.backward(
+            ctx.wire, grad, hidden, weight, bias, own, alpha.double(), found, wanted[0]
+        )
+        for_alpha = None
+        if wanted[4]:
+            for_alpha = (grad.double() * slopes).sum_to_size(alpha.shape).to(alpha.dtype)
+        return (
+            for_hidden,
+            for_weight if wanted[1] else None,
+            for_bias.to(bias.dtype) if bias is not None and wanted[2] else None,
+            None,
+            for_alpha,
+            None,
+            None,
+        )

@@ -1,0 +1,47 @@
+"""Run checks in several gloo processes, once for all tests of a file: a process takes seconds."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def run_checks(module: str, names: list[str], ranks: int) -> dict[str, list[str]]:
+    """Call the functions ``names`` of ``module`` on every rank; their errors, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(_worker, (module, names, ranks, folder), nprocs=ranks)
+        heard = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
+    return {name: [of_rank[name] for of_rank in heard if of_rank[name]] for name in names}
+
+
+def _worker(rank: int, module: str, names: list[str], ranks: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=ranks,
+        timeout=datetime.timedelta(seconds=60),
+    )
+    functions = vars(importlib.import_module(module))
+    errors = {}
+    for name in names:
+        errors[name] = ""
+        try:
+            functions[name]()
+        except Exception:
+            errors[name] = f"rank {rank}: {traceback.format_exc()}"
+        try:
+            dist.barrier()
+        except RuntimeError:
+            break
+    Path(folder, f"{rank}.json").write_text(json.dumps({n: "not run" for n in names} | errors))
+    dist.destroy_process_group()
