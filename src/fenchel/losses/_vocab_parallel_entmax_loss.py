@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -28,7 +29,6 @@ from fenchel.regularizers._target import IGNORED, check_indices
 _NAME = "vocab_parallel_entmax_loss"
 
 
-@torch.compiler.disable
 def vocab_parallel_entmax_loss(
     hidden: Tensor,
     weight: Tensor,
@@ -82,6 +82,23 @@ def vocab_parallel_entmax_loss(
         tensor([0.0000, 0.0617], grad_fn=<...>)
         >>> dist.destroy_process_group()
     """
+    run = _sharded_loss
+    if "torch._dynamo" in sys.modules:  # the decorator itself would import it, which takes a second
+        run = torch.compiler.disable(run)
+    return run(hidden, weight, target, alpha, bias, group, vocab_start, ignore_index, reduction)
+
+
+def _sharded_loss(
+    hidden: Any,
+    weight: Any,
+    target: Any,
+    alpha: Any,
+    bias: Any,
+    group: Any,
+    vocab_start: Any,
+    ignore_index: Any,
+    reduction: str,
+) -> Tensor:
     name = _NAME
     _refuse_transforms(name)
     weight, bias, group, vocab_start = local_shard(name, weight, bias, group, vocab_start)
@@ -118,6 +135,8 @@ class _Loss(torch.autograd.Function):
         wire: Wire,
         start: int,
     ) -> Tensor:
+        hidden, weight, target = _plain(hidden), _plain(weight), _plain(target)
+        bias = None if bias is None else _plain(bias)
         exponent = alpha.double()
         learned = ctx.needs_input_grad[4]
         losses, slopes, lists, *rest = engine.forward(
@@ -153,3 +172,9 @@ class _Loss(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _plain(x: Tensor) -> Tensor:
+    """A tensor that has its numbers: one that waits for a collective (``RowwiseParallel``'s output)
+    has no memory of its own until an operation is asked for."""
+    return x if type(x) in (Tensor, torch.nn.Parameter) else x.clone()
