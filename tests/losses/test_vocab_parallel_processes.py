@@ -54,7 +54,9 @@ def test_a_rank_that_is_late_or_dies_leaves_an_error(tmp_path):
             process.kill()
             process.wait()
     assert ranks[1].returncode == -signal.SIGKILL
-    sentence = "vocab_parallel_entmax_loss: rank 0 of 2 gets no answer from the others; one has died"
+    sentence = (
+        "vocab_parallel_entmax_loss: rank 0 of 2 gets no answer from the others; one has died"
+    )
     assert f"late: {sentence}" in out
     assert ranks[0].returncode == 1 and sentence in err, err[-3000:]
     assert waited < 20

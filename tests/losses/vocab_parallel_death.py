@@ -24,9 +24,7 @@ def step(group) -> None:
 
 def main(rank: int, rendezvous: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2
-    )
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     short = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=2))
     patient = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
     step(short)

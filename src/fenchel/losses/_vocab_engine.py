@@ -23,8 +23,6 @@ from fenchel.regularizers._target import IGNORED
 
 Parameter = float | Tensor
 
-MOST = 1024  # candidates of a row; with more of them sums are cheaper on the wire
-
 
 class Found(NamedTuple):
     """What is known of some rows after the forward pass; on this rank's classes, where it matters.
@@ -117,29 +115,32 @@ def own_target(target: Tensor, start: int, classes: int) -> Tensor:
 def _chunk(
     wire: Wire, logits: Tensor, kept: Tensor, own: Tensor, alpha: Parameter, with_slope: bool
 ) -> Found:
-    centre = wire.largest(candidates.centres(logits, alpha))
-    inside = candidates.find(logits, alpha, centre, kept, own)
-    counts = wire.gather(inside.sum(1, dtype=torch.int32)).long()
-    softmax, convex = candidates.between_one_and_two(alpha, centre)
-    many = kept & (centre > -math.inf) & (softmax | (convex & (counts.sum(0) > MOST)))
+    centre, inside = candidates.supports(logits, alpha)
+    centre = wire.largest(centre)
+    places = candidates.find(logits, alpha, centre, kept, own, inside)
+    counts = wire.gather(places.counts.int()).long()
+    softmax, convex = candidates.kinds(alpha, centre)
+    crowded = convex & (counts.sum(0) > candidates.MOST)
+    many = kept & centre.isfinite() & (softmax | crowded)
     losses, slopes = logits.new_zeros(len(own)), torch.zeros_like(centre)
     lists = layer._empty(logits)
     rows = many.nonzero()[:, 0]
     if len(rows) > 0:
+        of_rows, x = candidates.at(alpha, rows), logits if len(rows) == len(own) else logits[rows]
         losses[rows], slopes[rows], centre[rows] = sums.solve(
-            wire, _rows(logits, rows), own[rows], candidates.at(alpha, rows), centre[rows], with_slope
+            wire, x, own[rows], of_rows, centre[rows], with_slope
         )
     rows = (kept & ~many).nonzero()[:, 0]
     if len(rows) > 0:
-        x, of_rows = _rows(logits, rows), candidates.at(alpha, rows)
+        listed = ~many[places.row]
+        row, column = places.row[listed], places.column[listed]
+        scores = logits[row, column].masked_fill(centre[row] == math.inf, math.nan)
+        number = torch.cumsum(kept & ~many, 0) - 1  # of a row, among those here
+        few = candidates.Places(number[row], column, places.counts[rows])
         losses[rows], slope, lists = candidates.solve(
-            wire, x, _rows(inside, rows), counts[:, rows], own[rows], of_rows, with_slope
+            wire, scores, few, counts[:, rows], own[rows], candidates.at(alpha, rows), with_slope
         )
         slopes[rows] = slope if with_slope else 0.0
         sizes = torch.zeros_like(own).index_copy_(0, rows, lists.starts.diff())
         lists = lists._replace(starts=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]))
     return Found(losses, slopes, lists, many, centre)
-
-
-def _rows(x: Tensor, rows: Tensor) -> Tensor:
-    return x if len(rows) == len(x) else x[rows]

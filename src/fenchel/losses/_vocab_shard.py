@@ -70,9 +70,7 @@ def check_shard(name: str, hidden: Any, weight: Any, bias: Any) -> Tensor:
     return check_layer(name, hidden, weight, bias)
 
 
-def agree(
-    name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any
-) -> tuple[int, int]:
+def agree(name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any) -> tuple[int, int]:
     """The first class of this rank and the number of all classes, once all ranks agree."""
     if vocab_start is not None and (
         isinstance(vocab_start, bool) or not isinstance(vocab_start, int) or vocab_start < 0
