@@ -13,16 +13,18 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+MODULES = ("tests.losses.vocab_parallel_checks", "tests.losses.vocab_parallel_groups")
 
-def run_checks(module: str, names: list[str], ranks: int) -> dict[str, list[str]]:
-    """Call the functions ``names`` of ``module`` on every rank; their errors, by name."""
+
+def run_checks(names: list[str], ranks: int) -> dict[str, list[str]]:
+    """Call the checks ``names`` on every rank; their errors, by name."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_worker, (module, names, ranks, folder), nprocs=ranks)
+        mp.spawn(_worker, (names, ranks, folder), nprocs=ranks)
         heard = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
     return {name: [of_rank[name] for of_rank in heard if of_rank[name]] for name in names}
 
 
-def _worker(rank: int, module: str, names: list[str], ranks: int, folder: str) -> None:
+def _worker(rank: int, names: list[str], ranks: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -31,7 +33,9 @@ def _worker(rank: int, module: str, names: list[str], ranks: int, folder: str) -
         world_size=ranks,
         timeout=datetime.timedelta(seconds=60),
     )
-    functions = vars(importlib.import_module(module))
+    functions = {}
+    for module in MODULES:
+        functions |= vars(importlib.import_module(module))
     errors = {}
     for name in names:
         errors[name] = ""

@@ -19,7 +19,6 @@ from fenchel.losses import _linear_engine as layer
 from fenchel.losses import _vocab_candidates as candidates
 from fenchel.losses import _vocab_sums as sums
 from fenchel.losses._vocab_wire import Wire
-from fenchel.regularizers._target import IGNORED
 
 Parameter = float | Tensor
 
@@ -42,28 +41,25 @@ def forward(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    target: Tensor,
-    start: int,
+    kept: Tensor,
+    own: Tensor,
     alpha: Tensor,
     with_slope: bool,
 ) -> Found:
-    """``alpha`` is (1,) or (rows,), float64; ``start`` is the class of the weight's first row."""
-    parts = []
-    for part, logits in layer.logits_of(hidden, weight, bias):
-        of_part = layer._alpha_of(alpha, part)
-        kept, own = target[part] != IGNORED, own_target(target[part], start, weight.shape[0])
-        parts.append(_chunk(wire, logits, kept, own, of_part, with_slope))
+    """``alpha`` is (1,) or (rows,), float64; ``kept`` says which rows count."""
+    parts = [
+        _chunk(wire, logits, kept[part], own[part], layer._alpha_of(alpha, part), with_slope)
+        for part, logits in layer.logits_of(hidden, weight, bias)
+    ]
     if not parts:
         none = layer._wide(hidden.new_zeros(0))
-        many = torch.zeros_like(none, dtype=torch.bool)
-        return Found(none, none.double(), layer._empty(none), many, none.double())
-    losses, slopes, lists, many, centre = zip(*parts, strict=True)
+        return Found(none, none.double(), layer._empty(none), none.bool(), none.double())
     return Found(
-        torch.cat(losses),
-        torch.cat(slopes),
-        kernels.join(list(lists)),
-        torch.cat(many),
-        torch.cat(centre),
+        torch.cat([part.losses for part in parts]),
+        torch.cat([part.slopes for part in parts]),
+        kernels.join([part.lists for part in parts]),
+        torch.cat([part.many for part in parts]),
+        torch.cat([part.centre for part in parts]),
     )
 
 

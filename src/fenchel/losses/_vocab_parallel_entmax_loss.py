@@ -12,6 +12,7 @@ from fenchel.losses import _vocab_engine as engine
 from fenchel.losses._cross_entropy_shape import (
     check_index,
     check_reduction,
+    check_smoothing,
     reduce,
     warn_if_none_kept,
 )
@@ -23,6 +24,7 @@ from fenchel.losses._linear_entmax_loss import (
     _result_dtype,
 )
 from fenchel.losses._vocab_shard import agree, check_shard, local_shard, replicated
+from fenchel.losses._vocab_smoothing import smoothing_term
 from fenchel.losses._vocab_wire import Wire
 from fenchel.regularizers._target import IGNORED, check_indices
 
@@ -39,6 +41,7 @@ def vocab_parallel_entmax_loss(
     group: Any = None,
     vocab_start: int | None = None,
     ignore_index: int = -100,
+    label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
     r"""The loss of an output layer whose weight is sharded over ranks by its classes.
@@ -67,6 +70,7 @@ def vocab_parallel_entmax_loss(
             brings its own.
         vocab_start: index of this rank's first class; by default shards follow in order of rank.
         ignore_index: class index of rows that do not count.
+        label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     A second derivative, ``torch.func`` and forward mode are refused; ``torch.compile`` breaks its
@@ -85,26 +89,26 @@ def vocab_parallel_entmax_loss(
     run = _sharded_loss
     if "torch._dynamo" in sys.modules:  # the decorator itself would import it, which takes a second
         run = torch.compiler.disable(run)
-    return run(hidden, weight, target, alpha, bias, group, vocab_start, ignore_index, reduction)
+    shard = (weight, bias, group, vocab_start)
+    return run(hidden, shard, target, alpha, ignore_index, label_smoothing, reduction)
 
 
 def _sharded_loss(
     hidden: Any,
-    weight: Any,
+    shard: tuple[Any, Any, Any, Any],
     target: Any,
     alpha: Any,
-    bias: Any,
-    group: Any,
-    vocab_start: Any,
     ignore_index: Any,
-    reduction: str,
+    label_smoothing: Any,
+    reduction: Any,
 ) -> Tensor:
     name = _NAME
     _refuse_transforms(name)
-    weight, bias, group, vocab_start = local_shard(name, weight, bias, group, vocab_start)
+    weight, bias, group, vocab_start = local_shard(name, *shard)
     hidden, target = replicated(name, "hidden", hidden), replicated(name, "target", target)
     rows = check_shard(name, hidden, weight, bias)
     check_reduction(name, reduction)
+    smoothing = check_smoothing(name, label_smoothing)
     scores = hidden.detach()[..., :1]
     target = _check_index_target(name, target, scores)
     parameter = _alpha(name, alpha, scores)
@@ -115,10 +119,13 @@ def _sharded_loss(
     check_indices(name, target, classes)
     warn_if_none_kept(name, kept, reduction)
     flat, weight, bias = _autocast(rows, weight, bias)
-    losses = _Loss.apply(flat, weight, bias, target.reshape(-1), parameter, wire, start)
+    index = target.reshape(-1)
+    own = engine.own_target(index, start, weight.shape[0])
+    losses = _Loss.apply(flat, weight, bias, index != IGNORED, own, parameter, wire)
+    if smoothing > 0:
+        losses = smoothing_term(wire, losses, flat, weight, bias, index, own, parameter, smoothing)
     losses = losses.reshape(target.shape)
-    counts = kept.to(losses.dtype)
-    return reduce(losses, counts, reduction).to(_result_dtype(hidden))
+    return reduce(losses, kept.to(losses.dtype), reduction).to(_result_dtype(hidden))
 
 
 class _Loss(torch.autograd.Function):
@@ -130,25 +137,24 @@ class _Loss(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        target: Tensor,
+        kept: Tensor,
+        own: Tensor,
         alpha: Tensor,
         wire: Wire,
-        start: int,
     ) -> Tensor:
-        hidden, weight, target = _plain(hidden), _plain(weight), _plain(target)
+        hidden, weight = _plain(hidden), _plain(weight)
         bias = None if bias is None else _plain(bias)
         exponent = alpha.double()
-        learned = ctx.needs_input_grad[4]
+        learned = ctx.needs_input_grad[5]
         losses, slopes, lists, *rest = engine.forward(
-            wire, hidden, weight, bias, target, start, exponent, learned
+            wire, hidden, weight, bias, kept, own, exponent, learned
         )
-        own = engine.own_target(target, start, weight.shape[0])
         ctx.wire = wire
         ctx.save_for_backward(hidden, weight, bias, own, alpha, slopes, *lists, *rest)
         return losses
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise FenchelError(
                 f"{_NAME}: expected no second derivative; use `fy.entmax_loss` of full scores for "
@@ -161,15 +167,15 @@ class _Loss(torch.autograd.Function):
             ctx.wire, grad, hidden, weight, bias, own, alpha.double(), found, wanted[0]
         )
         for_alpha = None
-        if wanted[4]:
+        if wanted[5]:
             for_alpha = (grad.double() * slopes).sum_to_size(alpha.shape).to(alpha.dtype)
         return (
             for_hidden,
             for_weight if wanted[1] else None,
             for_bias.to(bias.dtype) if bias is not None and wanted[2] else None,
             None,
-            for_alpha,
             None,
+            for_alpha,
             None,
         )
 

@@ -84,8 +84,8 @@ def agree(name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any)
     heard = wire.gather(torch.tensor(said, device=rows.device)).tolist()
     if any(of_rank[2:] != heard[0][2:] for of_rank in heard):
         raise FenchelError(
-            f"{name}: expected the same `hidden` on all ranks of the group, but got (rows, d, bytes "
-            f"a number) {[tuple(of_rank[2:]) for of_rank in heard]}."
+            f"{name}: expected the same `hidden` on all ranks of the group, but got (rows, d, "
+            f"bytes a number) {[tuple(of_rank[2:]) for of_rank in heard]}."
         )
     starts, sizes = [of_rank[0] for of_rank in heard], [of_rank[1] for of_rank in heard]
     if all(start == -1 for start in starts):

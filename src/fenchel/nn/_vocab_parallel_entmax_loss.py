@@ -9,7 +9,12 @@ from torch import Tensor
 from torch.nn import Parameter, init
 
 from fenchel._checks import FenchelError
-from fenchel.losses import check_index, check_reduction, vocab_parallel_entmax_loss
+from fenchel.losses import (
+    check_index,
+    check_reduction,
+    check_smoothing,
+    vocab_parallel_entmax_loss,
+)
 from fenchel.nn._alpha import WithAlpha
 
 
@@ -28,6 +33,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
         bias: whether there is a bias.
         group: the process group that shares the classes; by default all processes.
         ignore_index: class index of rows that do not count.
+        label_smoothing: how much of each target is spread evenly over the classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         device: of the parameters.
         dtype: of the parameters.
@@ -52,6 +58,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
         bias: bool = True,
         group: Any = None,
         ignore_index: int = -100,
+        label_smoothing: float = 0.0,
         reduction: str = "mean",
         device: Any = None,
         dtype: Any = None,
@@ -73,6 +80,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
         else:
             self.register_parameter("bias", None)
         self.ignore_index = check_index(name, ignore_index)
+        self.label_smoothing = check_smoothing(name, label_smoothing)
         check_reduction(name, reduction)
         self.reduction = reduction
         self.reset_parameters()
@@ -109,6 +117,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
             group=self.group,
             vocab_start=self.vocab_start,
             ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
             reduction=self.reduction,
         )
 
