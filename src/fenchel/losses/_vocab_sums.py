@@ -40,6 +40,8 @@ def solve(
         # (F^a - 1) / a, over F^(a - 1) times minus the derivative of F
         step = logs * expm1_over(a * logs) * ((1 - a) * logs).exp() / mass[:, 1]
         centre = centre + step
+        if not isinstance(alpha, Tensor) and alpha == 1:
+            break
         if not bool((step.abs() > enough + 1e-15 * centre.abs()).any()):
             break
     blocks = zip(_blocks(x, alpha, centre), own.split(BLOCK), strict=True)

@@ -124,8 +124,4 @@ class VocabParallelEntmaxLoss(WithAlpha):
     def extra_repr(self) -> str:
         alpha, learned = self._alpha_repr()
         learned = ", learnable=True" if learned else ""
-        last = self.vocab_start + self.weight.shape[0] - 1
-        return (
-            f"{self.in_features}, {self.num_classes}, {alpha}{learned} "
-            f"(classes {self.vocab_start} to {last} here)"
-        )
+        return f"{self.in_features}, {self.num_classes}, {alpha}{learned}"
