@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import torch
+import torch.distributed as dist
 
 import fenchel as fy
 from tests.losses.linear_cases import make
@@ -72,3 +74,27 @@ def test_needs_a_process_group(rng):
         fy.vocab_parallel_entmax_loss(hidden, weight, target)
     with pytest.raises(fy.FenchelError, match="expected a process group; call torch"):
         fy.nn.VocabParallelEntmaxLoss(5, 8)
+
+
+@pytest.fixture
+def one_rank(tmp_path):
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's, at graph breaks
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_one_rank_and_a_compiled_model(one_rank, rng):
+    hidden, weight, bias, target = make(20, 60, 5, rng)
+
+    def model(layer):
+        return layer(hidden.tanh(), weight, target, bias=bias) * 2
+
+    leaves = [hidden, weight, bias]
+    wanted = torch.autograd.grad(model(fy.linear_entmax_loss), leaves)
+    for run in (model, torch.compile(model, backend="eager")):
+        got = torch.autograd.grad(run(fy.vocab_parallel_entmax_loss), leaves)
+        for mine, theirs in zip(got, wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=1e-12, rtol=1e-12)
