@@ -15,6 +15,7 @@ from fenchel.losses import (
     linear_entmax_loss,
     linear_sparse_entmax,
     sparsemax_loss,
+    vocab_parallel_entmax_loss,
 )
 from fenchel.maps import (
     SparseRows,
@@ -129,4 +130,5 @@ __all__ = [
     "sparsemax_loss",
     "sq_pnorm_max",
     "use_backend",
+    "vocab_parallel_entmax_loss",
 ]

@@ -7,6 +7,7 @@ from fenchel.losses._fenchel_young import fenchel_young_loss
 from fenchel.losses._linear_entmax_loss import linear_entmax_loss
 from fenchel.losses._linear_sparse_entmax import linear_sparse_entmax
 from fenchel.losses._sparsemax_loss import sparsemax_loss
+from fenchel.losses._vocab_parallel_entmax_loss import vocab_parallel_entmax_loss
 
 __all__ = [
     "check_index",
@@ -18,4 +19,5 @@ __all__ = [
     "linear_entmax_loss",
     "linear_sparse_entmax",
     "sparsemax_loss",
+    "vocab_parallel_entmax_loss",
 ]

@@ -153,7 +153,7 @@ def _subtract_target(p: Tensor, target: Tensor) -> Tensor:
     return p.masked_fill_(ignored[:, None], 0.0)
 
 
-def _alpha_of(alpha: Tensor, part: slice) -> Parameter:
+def _alpha_of(alpha: Tensor, part: slice | Tensor) -> Parameter:
     return float(alpha) if alpha.numel() == 1 else alpha[part, None]
 
 

@@ -23,6 +23,7 @@ from fenchel.nn._structured_layer import (
     StructuredLayer,
     TreeLayer,
 )
+from fenchel.nn._vocab_parallel_entmax_loss import VocabParallelEntmaxLoss
 
 __all__ = [
     "AlignmentLayer",
@@ -46,4 +47,5 @@ __all__ = [
     "SqPnormMax",
     "StructuredLayer",
     "TreeLayer",
+    "VocabParallelEntmaxLoss",
 ]

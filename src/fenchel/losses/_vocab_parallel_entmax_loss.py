@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fenchel._checks import FenchelError
+from fenchel.kernels import Lists
+from fenchel.losses import _vocab_engine as engine
+from fenchel.losses._cross_entropy_shape import (
+    check_index,
+    check_reduction,
+    check_smoothing,
+    reduce,
+    warn_if_none_kept,
+)
+from fenchel.losses._linear_entmax_loss import (
+    _alpha,
+    _autocast,
+    _check_index_target,
+    _refuse_transforms,
+    _result_dtype,
+)
+from fenchel.losses._vocab_shard import agree, check_shard, local_shard, replicated
+from fenchel.losses._vocab_smoothing import smoothing_term
+from fenchel.losses._vocab_wire import Wire
+from fenchel.regularizers._target import IGNORED, check_indices
+
+_NAME = "vocab_parallel_entmax_loss"
+
+
+def vocab_parallel_entmax_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 1.5,
+    *,
+    bias: Tensor | None = None,
+    group: Any = None,
+    vocab_start: int | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""The loss of an output layer whose weight is sharded over ranks by its classes.
+
+    .. math:: \frac{1}{N} \sum_i L_\alpha(W h_i + b; y_i), \qquad
+        W = (W_1; \dots; W_R), \; W_r \text{ on rank } r
+
+    It is :func:`fenchel.linear_entmax_loss` of the whole weight, value and gradients, with the same
+    bits of the loss on all ranks. Logits stay where they are: what crosses the wire is one number a
+    row (a bound of its threshold) and the scores above the bound, or, for a row with more than 1024
+    of them and for :math:`\alpha = 1`, a few sums. The backward pass adds up the gradient of
+    ``hidden`` over the ranks and sends nothing for the weight.
+
+    Every rank of the group calls it with the same ``hidden``, ``target`` and ``alpha``. The
+    gradients of ``hidden`` and ``alpha`` are the full ones on every rank: do not reduce them again.
+    If a rank dies, the others get a ``RuntimeError``, at the latest after the group's timeout.
+
+    Args:
+        hidden: shape (…, d), floating dtype.
+        weight: this rank's classes, shape (V_r, d), V_r of any size; or a DTensor (V, d) sharded
+            along dim 0, as ``ColwiseParallel`` leaves it.
+        target: class indices in [0, V), int64, the shape of ``hidden`` without d.
+        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        bias: as ``weight``: (V_r), a DTensor, or None; ``-inf`` masks a class.
+        group: the process group that shares the classes; by default all processes. A DTensor
+            brings its own.
+        vocab_start: index of this rank's first class; by default shards follow in order of rank.
+        ignore_index: class index of rows that do not count.
+        label_smoothing: how much of each target is spread evenly over the unmasked classes.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    A second derivative, ``torch.func`` and forward mode are refused; ``torch.compile`` breaks its
+    graph here.
+
+    Example:
+        >>> import os, tempfile, torch.distributed as dist
+        >>> store = dist.FileStore(os.path.join(tempfile.mkdtemp(), "store"), 1)
+        >>> dist.init_process_group("gloo", rank=0, world_size=1, store=store)
+        >>> hidden = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+        >>> shard = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 2.0]])
+        >>> fy.vocab_parallel_entmax_loss(hidden, shard, torch.tensor([0, 1]), reduction="none")
+        tensor([0.0000, 0.0617], grad_fn=<...>)
+        >>> dist.destroy_process_group()
+    """
+    run = _sharded_loss
+    if "torch._dynamo" in sys.modules:  # the decorator itself would import it, which takes a second
+        run = torch.compiler.disable(run)
+    shard = (weight, bias, group, vocab_start)
+    return run(hidden, shard, target, alpha, ignore_index, label_smoothing, reduction)
+
+
+def _sharded_loss(
+    hidden: Any,
+    shard: tuple[Any, Any, Any, Any],
+    target: Any,
+    alpha: Any,
+    ignore_index: Any,
+    label_smoothing: Any,
+    reduction: Any,
+) -> Tensor:
+    name = _NAME
+    _refuse_transforms(name)
+    weight, bias, group, vocab_start = local_shard(name, *shard)
+    hidden, target = replicated(name, "hidden", hidden), replicated(name, "target", target)
+    rows = check_shard(name, hidden, weight, bias)
+    check_reduction(name, reduction)
+    smoothing = check_smoothing(name, label_smoothing)
+    scores = hidden.detach()[..., :1]
+    target = _check_index_target(name, target, scores)
+    parameter = _alpha(name, alpha, scores)
+    kept = target != check_index(name, ignore_index)
+    target = torch.where(kept, target, IGNORED)
+    wire = Wire(name, group)
+    start, classes = agree(name, wire, rows, weight, vocab_start)
+    check_indices(name, target, classes)
+    warn_if_none_kept(name, kept, reduction)
+    flat, weight, bias = _autocast(rows, weight, bias)
+    index = target.reshape(-1)
+    own = engine.own_target(index, start, weight.shape[0])
+    losses = _Loss.apply(flat, weight, bias, index != IGNORED, own, parameter, wire)
+    if smoothing > 0:
+        losses = smoothing_term(wire, losses, flat, weight, bias, index, own, parameter, smoothing)
+    losses = losses.reshape(target.shape)
+    return reduce(losses, kept.to(losses.dtype), reduction).to(_result_dtype(hidden))
+
+
+class _Loss(torch.autograd.Function):
+    """One loss a row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        kept: Tensor,
+        own: Tensor,
+        alpha: Tensor,
+        wire: Wire,
+    ) -> Tensor:
+        hidden, weight = _plain(hidden), _plain(weight)
+        bias = None if bias is None else _plain(bias)
+        exponent = alpha.double()
+        learned = ctx.needs_input_grad[5]
+        losses, slopes, lists, *rest = engine.forward(
+            wire, hidden, weight, bias, kept, own, exponent, learned
+        )
+        ctx.wire = wire
+        ctx.save_for_backward(hidden, weight, bias, own, alpha, slopes, *lists, *rest)
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise FenchelError(
+                f"{_NAME}: expected no second derivative; use `fy.entmax_loss` of full scores for "
+                "create_graph=True."
+            )
+        hidden, weight, bias, own, alpha, slopes, *lists, many, centre = ctx.saved_tensors
+        found = engine.Found(grad, slopes, Lists(*lists), many, centre)
+        wanted = ctx.needs_input_grad
+        for_hidden, for_weight, for_bias = engine.backward(
+            ctx.wire, grad, hidden, weight, bias, own, alpha.double(), found, wanted[0]
+        )
+        for_alpha = None
+        if wanted[5]:
+            for_alpha = (grad.double() * slopes).sum_to_size(alpha.shape).to(alpha.dtype)
+        return (
+            for_hidden,
+            for_weight if wanted[1] else None,
+            for_bias.to(bias.dtype) if bias is not None and wanted[2] else None,
+            None,
+            None,
+            for_alpha,
+            None,
+        )
+
+
+def _plain(x: Tensor) -> Tensor:
+    """A tensor that has its numbers: one that waits for a collective (``RowwiseParallel``'s output)
+    has no memory of its own until an operation is asked for."""
+    return x if type(x) in (Tensor, torch.nn.Parameter) else x.clone()
