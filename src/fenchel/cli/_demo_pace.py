@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from statistics import fmean
+from statistics import fmean, median
 
 import torch
 
@@ -15,15 +15,14 @@ _SHARE = 0.85  # of the time; the rest is for validation and for slower moments
 def affordable_steps(run: Run, steps: int, minutes: float) -> int:
     """How many of ``steps`` updates this machine makes in the time: the schedule has to end in it.
 
-    A few updates of a throw-away model are timed; the run itself is not touched. The fastest of
-    them counts: a machine that was busy for a moment is not slow.
+    A few updates of a throw-away model are timed; the run itself is not touched.
     """
     if steps <= _TRIALS:
         return steps
     data, size = run.config.data, run.config.train.batch_size
     pairs = [run.task.pair(example) for example in run.task.read_gold(data.train, data.language)]
     with torch.random.fork_rng(devices=[]):
-        seconds = min(_seconds_per_token(run, pairs, size))
+        seconds = median(_seconds_per_token(run, pairs, size))
     tokens = size * fmean(len(target) + 1 for _, target in pairs)
     return max(1, min(steps, int(60 * minutes * _SHARE / (seconds * tokens))))
 
