@@ -53,7 +53,7 @@ class Trial:
 
 
 def demo(
-    *, out: Path = Path("out/demo"), steps: int = 650, minutes: float = 2.0, lemmas: int = 4000
+    *, out: Path = Path("out/demo"), steps: int = 800, minutes: float = 2.15, lemmas: int = 4000
 ) -> None:
     """Train on real English and Russian words and show what the model says of others.
 
