@@ -62,5 +62,5 @@ def _name(task: Task, token: int) -> str:
 
 def _save(axes: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    axes.figure.savefig(path, dpi=150)
+    axes.figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.15)
     return path
