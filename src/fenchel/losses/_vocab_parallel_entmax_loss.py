@@ -47,7 +47,7 @@ def vocab_parallel_entmax_loss(
     r"""The loss of an output layer whose weight is sharded over ranks by its classes.
 
     .. math:: \frac{1}{N} \sum_i L_\alpha(W h_i + b; y_i), \qquad
-        W = (W_1; \dots; W_R), \; W_r \text{ on rank } r
+        W = (W_1; \ldots; W_R), \; W_r \text{ on rank } r
 
     It is :func:`fenchel.linear_entmax_loss` of the whole weight, value and gradients, with the same
     bits of the loss on all ranks. Logits stay where they are: what crosses the wire is one number a
