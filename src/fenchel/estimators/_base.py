@@ -73,14 +73,22 @@ class LinearModel(BaseEstimator):
             )
         two = targets.classes == 2 and not self._keeps_all_scores()
         # Two classes have one vector w = w₂ − w₁; penalizing it means half the C for w₁ = −w₂.
-        problem = Problem(X, targets, weights, oracle, C / 2 if two else C, bool(self.fit_intercept))
+        dual, center = self.solver == "dual", None
+        if dual and self.fit_intercept and not sparse.issparse(X):
+            center = np.average(X, axis=0, weights=weights)  # b takes it up: the same problem,
+            X = X - center  # but rows that are far from the origin no longer look alike
+        problem = Problem(
+            X, targets, weights, oracle, C / 2 if two else C, bool(self.fit_intercept)
+        )
         progress = Progress(name, self.verbose)
-        if self.solver == "lbfgs":
-            outcome = solve_primal(problem, tol, max_iter, progress)
-        else:
+        if dual:
             rng = check_random_state(self.random_state)
             outcome = solve_dual(problem, tol, max_iter, progress, rng)
+        else:
+            outcome = solve_primal(problem, tol, max_iter, progress)
         W, b = np.ascontiguousarray(outcome.W.T), outcome.b.copy()
+        if center is not None:
+            b -= W @ center
         self.coef_ = W[1:] - W[:1] if two else W
         self.intercept_ = b[1:] - b[:1] if two else b
         self.n_iter_ = outcome.iterations
@@ -98,6 +106,20 @@ class LinearModel(BaseEstimator):
         )
         check_finite(type(self).__name__, X)
         return X
+
+    def _check_X_y(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Checked X, and y of as many rows, one- or two-dimensional."""
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            multi_output=True,
+            ensure_all_finite=False,
+        )
+        check_finite(type(self).__name__, X)
+        return X, y
 
     def _check_weights(self, sample_weight: Any, X: Any) -> Any:
         """Weights of the rows, or None if all are 1."""

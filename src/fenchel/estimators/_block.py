@@ -27,7 +27,7 @@ Block = Callable[[Any, Any, float], Any]
 
 _ROOT_STEPS = 100
 _GRID = np.linspace(0.0, 1.0, 33)
-_REFINEMENTS = 5
+_REFINEMENTS = 3
 
 
 def choose_block(oracle: Oracle) -> Block:
@@ -37,7 +37,7 @@ def choose_block(oracle: Oracle) -> Block:
     alpha, gamma = oracle.alpha, oracle.gamma
     if alpha == 2.0:
         return lambda theta, beta, sigma: project((theta + sigma * beta) / (gamma + sigma))
-    return lambda theta, beta, sigma: tsallis((theta + sigma * beta) / gamma, alpha, sigma / gamma)
+    return lambda theta, beta, sigma: tsallis(theta / gamma, beta, alpha, sigma / gamma)
 
 
 def project(s: Any) -> Any:
@@ -52,13 +52,14 @@ def project(s: Any) -> Any:
         kept = kept[above]
 
 
-def tsallis(s: Any, alpha: float, sigma: float) -> Any:
-    """argmax of ⟨s, β⟩ − Ω_α(β) − σ/2 ‖β‖² over the simplex, by a safeguarded Newton method."""
+def tsallis(theta: Any, old: Any, alpha: float, sigma: float) -> Any:
+    """The block for Ω_α: a safeguarded Newton method for τ, from where the old β has it."""
     a = alpha - 1.0
-    s = s - s.max()
-    least = -math.log(s.size) if a == 0 else math.expm1(-a * math.log(s.size)) / a
-    low, high = -sigma, -least - sigma / s.size  # the best entry is 1 at low, 1/n at high
-    tau = low
+    s = theta + sigma * old
+    s -= s.max()
+    low, high = -sigma, -_log(1.0 / s.size, a) - sigma / s.size  # the best entry is 1, or 1/n
+    best = old.argmax()
+    tau = min(max(s[best] - _log(old[best], a) - sigma * old[best], low), high)
     for _ in range(_ROOT_STEPS):
         beta = _entries(s - tau, a, sigma)
         excess = float(beta.sum()) - 1.0
@@ -73,6 +74,11 @@ def tsallis(s: Any, alpha: float, sigma: float) -> Any:
         following = tau + excess / rate if rate > 0 else low
         tau = following if low < following < high else 0.5 * (low + high)
     return beta / beta.sum()
+
+
+def _log(p: float, a: float) -> float:
+    """(p^a − 1) / a."""
+    return math.log(p) if a == 0 else math.expm1(a * math.log(p)) / a
 
 
 def _entries(z: Any, a: float, sigma: float) -> Any:
@@ -110,16 +116,19 @@ def line_search(oracle: Oracle, theta: Any, beta: Any, sigma: float) -> Any:
     if not moving.any():
         return beta
     slope, square = float(theta @ direction), sigma * float(direction @ direction)
-    low, width = 0.0, 1.0
+    low, width, last = 0.0, 1.0, 0.0
     for _ in range(_REFINEMENTS):
         steps = low + width * _GRID
         gradients = oracle.slope(beta + steps[:, None] * direction)
         rates = gradients[:, moving] @ direction[moving] - slope + steps * square
         rising = np.flatnonzero(rates >= 0)
         if not rising.size:
-            low, width = low + width, 0.0
+            low, last = low + width, 0.0
             break
         if rising[0] == 0:
             break
-        low, width = float(steps[rising[0] - 1]), width / (_GRID.size - 1)
-    return beta + low * direction
+        at = int(rising[0])
+        low, width = float(steps[at - 1]), width / (_GRID.size - 1)
+        if math.isfinite(rates[at - 1]) and math.isfinite(rates[at]):
+            last = width * float(rates[at - 1] / (rates[at - 1] - rates[at]))
+    return beta + (low + last) * direction

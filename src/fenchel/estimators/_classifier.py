@@ -10,7 +10,6 @@ from fenchel.estimators._sklearn import (
     column_or_1d,
     compute_class_weight,
     np,
-    validate_data,
 )
 from fenchel.estimators._targets import Targets
 
@@ -107,6 +106,11 @@ class FenchelYoungClassifier(ClassifierMixin, LinearModel):
             sample_weight: weights of the rows, at least 0.
         """
         X, y = self._check_X_y(X, y)
+        self._fit_classes(X, y, sample_weight)
+        return self
+
+    def _fit_classes(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit on checked X and classes y."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
@@ -122,7 +126,6 @@ class FenchelYoungClassifier(ClassifierMixin, LinearModel):
             )
             weights = of_class[index] * (1.0 if weights is None else weights)
         self._fit_targets(X, Targets(index, len(self.classes_)), weights)
-        return self
 
     def predict(self, X: Any) -> Any:
         """The class with the best score, shape (n)."""
@@ -133,20 +136,3 @@ class FenchelYoungClassifier(ClassifierMixin, LinearModel):
     def predict_proba(self, X: Any) -> Any:
         """The regularized argmax of the scores, shape (n, classes), zeros being exact."""
         return self._distribution(X)
-
-    def _check_X_y(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Checked X, and y of as many rows."""
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            multi_output=True,
-            y_numeric=False,
-            ensure_all_finite=False,
-        )
-        from fenchel.estimators._base import check_finite
-
-        check_finite(type(self).__name__, X)
-        return X, y

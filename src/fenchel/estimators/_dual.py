@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from fenchel.estimators._block import choose_block
-from fenchel.estimators._gap import duality_gap
+from fenchel.estimators._gap import duality_gap, is_rounding
 from fenchel.estimators._outcome import Outcome, Progress
 from fenchel.estimators._problem import Problem
 from fenchel.estimators._sklearn import np, sparse
@@ -76,11 +76,12 @@ def solve_dual(
     still = np.flatnonzero((state.sigma == 0) & (state.weights > 0))
     if still.size:  # rows of zeros, without an intercept: their scores are 0
         state.beta[still] = problem.oracle.predict(np.zeros((still.size, problem.classes)))
-    gap, count = np.inf, 0
+    gap = value = float("inf")
+    count = 0
     for count in range(1, max_iter + 1):
         ascend(state, rng.permutation(active))
         state.refresh()
-        gap = duality_gap(problem, state.W, state.b, state.beta)
+        gap, value = duality_gap(problem, state.W, state.b, state.r / problem.total, state.beta)
         progress(f"pass {count}, duality gap {gap:.3g}")
         if gap <= tol:
             break
@@ -88,8 +89,9 @@ def solve_dual(
             step = 0.5 * state.rho * float(state.r @ state.r) / problem.total
             if state.inner_gap() <= max(_TRUST * step, 0.1 * tol):
                 state.b0 = state.b
+    converged = gap <= tol or is_rounding(gap, value)
     progress(f"{count} passes, duality gap {gap:.3g}", final=True)
-    return Outcome(state.W, state.b, count, gap, gap <= tol, "stopped")
+    return Outcome(state.W, state.b, count, gap, converged, "stopped")
 
 
 def _dense_pass(state: _State, order: Any) -> None:

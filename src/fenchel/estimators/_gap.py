@@ -18,12 +18,17 @@ from typing import Any
 from fenchel.estimators._problem import Problem
 from fenchel.estimators._sklearn import np
 
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)
 
-def duality_gap(problem: Problem, W: Any, b: Any, beta: Any = None) -> float:
-    """F(W, b) − D(β)/S, at least 0 up to rounding; by default β is the prediction of the model."""
-    epsilon, mixed = 0.0, np.zeros(problem.classes)
-    if problem.fit_intercept:
-        epsilon, mixed = _mend(problem, W, b, beta)
+
+def duality_gap(
+    problem: Problem, W: Any, b: Any, missing: Any, beta: Any = None
+) -> tuple[float, float]:
+    """F(W, b) − D(β)/S, and F(W, b); by default β is the prediction of the model.
+
+    ``missing`` is r / S, which is 0 without an intercept.
+    """
+    epsilon, mixed = _mend(problem.target_mean - missing, missing)
     loss = problem.constant
     conjugate = np.zeros((problem.features, problem.classes))
     entropy = -problem.constant
@@ -31,28 +36,27 @@ def duality_gap(problem: Problem, W: Any, b: Any, beta: Any = None) -> float:
         p = problem.oracle.predict(scores)
         loss += problem.loss_of(scores, p, rows)
         point = p if beta is None else beta[rows].copy()
-        point *= 1 - epsilon
-        point += epsilon * mixed
+        if epsilon:
+            point *= 1 - epsilon
+            point += epsilon * mixed
         entropy += problem.weighted(problem.oracle.omega(point), rows)
         problem.residual(point, rows)
         conjugate += part.T @ point
     primal = loss + 0.5 / problem.C * float(np.vdot(W, W))
     dual = -entropy - 0.5 * problem.C * float(np.vdot(conjugate, conjugate))
-    return max(0.0, (primal - dual) / problem.total)
+    return max(0.0, (primal - dual) / problem.total), primal / problem.total
 
 
-def _mend(problem: Problem, W: Any, b: Any, beta: Any) -> tuple[float, Any]:
-    """(ε, q) that make β meet the condition of the intercept."""
-    mean, missing = np.zeros(problem.classes), np.zeros(problem.classes)
-    for rows, _, scores in problem.scores(W, b):
-        point = problem.oracle.predict(scores) if beta is None else beta[rows].copy()
-        mean += point.sum(0) if problem.weights is None else problem.weights[rows] @ point
-        problem.residual(point, rows)
-        missing -= point.sum(0)
-    mean, missing = mean / problem.total, missing / problem.total
-    low = missing < 0
+def _mend(mean: Any, missing: Any) -> tuple[float, Any]:
+    """(ε, q) that make β, with that mean, meet the condition of the intercept."""
+    low = (missing < 0) & (mean > 0)
     epsilon = min(1.0, float((-missing[low] / mean[low]).max(initial=0.0)))
     if epsilon == 0.0:
         return 0.0, mean
     mixed = np.maximum(mean + missing / epsilon, 0.0)
     return epsilon, mixed / mixed.sum()
+
+
+def is_rounding(gap: float, value: float) -> bool:
+    """Whether a gap is no more than what float64 makes of an objective of that value."""
+    return gap <= _ROUNDING * max(1.0, abs(value))

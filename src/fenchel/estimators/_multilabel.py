@@ -5,7 +5,7 @@ from typing import Any
 from fenchel._checks import FenchelError, check_number, check_positive
 from fenchel.estimators._classifier import FenchelYoungClassifier
 from fenchel.estimators._oracle import Oracle
-from fenchel.estimators._sklearn import check_is_fitted, np, sparse, type_of_target
+from fenchel.estimators._sklearn import check_is_fitted, np, type_of_target
 from fenchel.estimators._targets import Targets, label_sets
 
 _UNLABELED = ("error", "drop", "uniform")
@@ -20,9 +20,9 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
     .. math:: \hat y_\Omega(t \theta)_k > p_0
 
     with an inverse temperature t, which makes the sets of a sparse Ω smaller as it grows, and a
-    threshold :math:`p_0`: 0 for a sparse Ω, and for one without zeros (Shannon's) 1 / classes. t and
-    :math:`p_0` matter to predictions alone: they can be set after the fit, and tuned on held-out
-    data without another.
+    threshold :math:`p_0`: 0 for a sparse Ω, and for one without zeros (Shannon's) 1 / classes. Both
+    matter to predictions alone: they can be set after the fit, and tuned on held-out data without
+    another.
 
     One-dimensional ``y`` is taken as classes; the estimator then is a
     :class:`FenchelYoungClassifier`.
@@ -82,9 +82,7 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
         self.threshold = threshold
         self.unlabeled = unlabeled
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None
-    ) -> FenchelYoungMultilabelClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FenchelYoungMultilabelClassifier:
         """Fit the model.
 
         Args:
@@ -99,11 +97,11 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
                 f"{self.unlabeled!r}."
             )
         self._cut()
-        if y is not None and _is_one_column(y):
-            self.multilabel_ = False
-            super().fit(X, y, sample_weight)
-            return self
         X, y = self._check_X_y(X, y)
+        if y.ndim == 1 or y.shape[1] == 1:
+            self.multilabel_ = False
+            self._fit_classes(X, y, sample_weight)
+            return self
         kind = type_of_target(y)
         if kind != "multilabel-indicator":
             raise FenchelError(
@@ -162,8 +160,3 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _is_one_column(y: Any) -> bool:
-    shape = y.shape if sparse.issparse(y) else np.shape(y)
-    return len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)

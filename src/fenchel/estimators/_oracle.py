@@ -104,15 +104,16 @@ class Oracle:
         with torch.no_grad():
             return self.regularizer._gradient(torch.from_numpy(p)).numpy()
 
-    def excess(self, scores: Any, p: Any, top: Any) -> Any:
-        """Ω*(θ) − ``top`` of every row, with p its map and ``top`` its largest score."""
-        if self.alpha is None:
-            depth = np.einsum("ij,ij->i", p, scores) - top
-            return depth - self.omega(p)
-        best = p.max(1)
+    def conjugate(self, scores: Any, p: Any) -> tuple[Any, Any]:
+        """(the largest score, Ω*(θ) minus it) of every row, with p the map of the scores."""
+        rows = np.arange(len(scores))
+        best = scores.argmax(1)
+        top = scores[rows, best]
         if self.alpha == 1.0:
-            return -self.gamma * np.log(best)
+            return top, -self.gamma * np.log(p[rows, best])
         depth = np.einsum("ij,ij->i", p, scores) - top
+        if self.alpha is None:
+            return top, depth - self.omega(p)
         a = self.alpha - 1
-        level = np.expm1(a * np.log(best)) / a
-        return (1 - 1 / self.alpha) * depth - self.gamma * level / self.alpha
+        level = np.expm1(a * np.log(p[rows, best])) / a
+        return top, (1 - 1 / self.alpha) * depth - self.gamma * level / self.alpha

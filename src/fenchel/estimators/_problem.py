@@ -1,7 +1,7 @@
 r"""The primal: value and gradient of a regularized linear model, in blocks of rows.
 
-.. math:: F(W, b) = \frac{1}{S} \Big( \sum_i w_i L_\Omega(W^\top x_i + b; y_i) + \frac{1}{2C} \|W\|^2
-    \Big), \qquad S = \sum_i w_i
+.. math:: F(W, b) = \frac{1}{S} \Big( \sum_i w_i L_\Omega(W^\top x_i + b; y_i) + \frac{1}{2C}
+    \|W\|^2 \Big), \qquad S = \sum_i w_i
 
 Scores of one block of rows at a time are in memory; nothing of size rows × classes is kept.
 """
@@ -15,7 +15,7 @@ from fenchel.estimators._oracle import Oracle
 from fenchel.estimators._sklearn import np, sparse
 from fenchel.estimators._targets import Targets
 
-_BLOCK = 1 << 18  # scores in a block: 2 MB
+_BLOCK = 1 << 16  # scores in a block: half a megabyte stays in the cache
 
 
 class Problem:
@@ -43,6 +43,7 @@ class Problem:
         self.parts = [X[rows] for rows in self.blocks]  # views; copies of a sparse matrix
         self._buffer = np.empty((min(step, self.n), self.classes))
         self.constant = sum(self.weighted(self._target_omega(rows), rows) for rows in self.blocks)
+        self.target_mean = sum(self._target_sum(rows) for rows in self.blocks) / self.total
 
     def _target_omega(self, rows: slice) -> Any:
         if self.targets.are_indices:
@@ -50,6 +51,13 @@ class Problem:
             index = self.targets.values[rows]
             return np.zeros(len(index)) if corners is None else corners[index]
         return self.oracle.omega(np.ascontiguousarray(self.targets.values[rows]))
+
+    def _target_sum(self, rows: slice) -> Any:
+        weights = None if self.weights is None else self.weights[rows]
+        if self.targets.are_indices:
+            return np.bincount(self.targets.values[rows], weights, minlength=self.classes)
+        values = self.targets.values[rows]
+        return values.sum(0) if weights is None else weights @ values
 
     def weighted(self, values: Any, rows: slice) -> float:
         """Σ w_i v_i over a block."""
@@ -67,8 +75,8 @@ class Problem:
 
     def loss_of(self, scores: Any, p: Any, rows: slice) -> float:
         """Σ w_i (Ω*(θ_i) − ⟨y_i, θ_i⟩) over a block."""
-        top = scores.max(1)
-        values = self.oracle.excess(scores, p, top) + (top - self.targets.dot(scores, rows))
+        top, above = self.oracle.conjugate(scores, p)
+        values = above + (top - self.targets.dot(scores, rows))
         return self.weighted(values, rows)
 
     def value_and_gradient(self, parameters: Any) -> tuple[float, Any]:

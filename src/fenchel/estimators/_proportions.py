@@ -2,13 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from fenchel._checks import FenchelError
-from fenchel.estimators._base import LinearModel, check_finite
-from fenchel.estimators._sklearn import np, sparse, type_of_target, validate_data
+from fenchel.estimators._base import LinearModel
+from fenchel.estimators._sklearn import ClassifierTags, np, rel_entr, sparse, type_of_target
 from fenchel.estimators._targets import Targets, proportions
-from fenchel.metrics import jensen_shannon
 
 
 class LabelProportionEstimator(LinearModel):
@@ -25,6 +22,7 @@ class LabelProportionEstimator(LinearModel):
             :class:`FenchelYoungClassifier`.
 
     Attributes:
+        labels_: 0, 1, ..., or the classes, if ``y`` was of classes.
         coef_: W, shape (labels, features).
         intercept_: b, shape (labels).
         n_iter_, dual_gap_, omega_: see :class:`FenchelYoungClassifier`.
@@ -52,15 +50,18 @@ class LabelProportionEstimator(LinearModel):
                 of their sorted values.
             sample_weight: weights of the rows, at least 0.
         """
-        name = type(self).__name__
         X, y = self._check_X_y(X, y)
         weights = self._check_weights(sample_weight, X)
-        targets = _targets(name, y)
-        self.n_labels_ = targets.classes
+        targets = self._targets(y)
         self._fit_targets(X, targets, weights)
         return self
 
     def predict(self, X: Any) -> Any:
+        """What ``y`` was: the distribution of every row, or its most probable class."""
+        p = self.predict_proba(X)
+        return self.labels_[p.argmax(1)] if self._of_classes else p
+
+    def predict_proba(self, X: Any) -> Any:
         """The distribution of every row, shape (n, labels), zeros being exact."""
         return self._distribution(X)
 
@@ -72,30 +73,18 @@ class LabelProportionEstimator(LinearModel):
             y: distributions, shape (n, labels).
             sample_weight: weights of the rows.
         """
-        p = self.predict(X)
+        p = self.predict_proba(X)
+        y = y if sparse.issparse(y) else np.asarray(y)
+        if y.ndim == 1:
+            y = y[:, None] == self.labels_
         q = proportions(type(self).__name__, y)
         if q.shape != p.shape:
             raise FenchelError(
                 f"{type(self).__name__}: expected `y` of shape {p.shape}, but got {q.shape}."
             )
-        rows = [
-            float(jensen_shannon(torch.from_numpy(a), torch.from_numpy(b)))
-            for a, b in zip(p[:, None], q[:, None], strict=True)
-        ]
+        middle = 0.5 * (p + q)
+        rows = 0.5 * (rel_entr(p, middle) + rel_entr(q, middle)).sum(1)
         return -float(np.average(rows, weights=sample_weight))
-
-    def _check_X_y(self, X: Any, y: Any) -> tuple[Any, Any]:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            multi_output=True,
-            ensure_all_finite=False,
-        )
-        check_finite(type(self).__name__, X)
-        return X, y
 
     def _keeps_all_scores(self) -> bool:
         return True
@@ -103,23 +92,24 @@ class LabelProportionEstimator(LinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.classifier_tags = ClassifierTags()  # it has predict_proba
         return tags
 
-
-def _targets(name: str, y: Any) -> Targets:
-    if not sparse.issparse(y) and (y.ndim == 1 or y.shape[1] == 1):
-        y = y.ravel()
-        kind = type_of_target(y)
-        if kind not in ("binary", "multiclass"):
-            raise FenchelError(
-                f"{name}: expected `y` of distributions, shape (n, labels), or of classes, but got "
-                f"one {kind} number a row; give the share of every label."
-            )
-        classes, index = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise FenchelError(f"{name}: expected at least 2 labels in `y`, but got one class.")
-        return Targets(index, len(classes))
-    q = proportions(name, y)
-    if q.shape[1] < 2:
-        raise FenchelError(f"{name}: expected at least 2 labels in `y`, but got {q.shape[1]}.")
-    return Targets(q, q.shape[1])
+    def _targets(self, y: Any) -> Targets:
+        name = type(self).__name__
+        self._of_classes = not sparse.issparse(y) and (y.ndim == 1 or y.shape[1] == 1)
+        if self._of_classes:
+            y = y.ravel()
+            kind = type_of_target(y)
+            if kind not in ("binary", "multiclass"):
+                raise FenchelError(
+                    f"{name}: expected `y` of distributions, shape (n, labels), or of classes, but "
+                    f"got one column of Unknown label type: {kind}; give the share of every label."
+                )
+            self.labels_, index = np.unique(y, return_inverse=True)
+            if len(self.labels_) < 2:
+                raise FenchelError(f"{name}: expected at least 2 labels in `y`, but got one class.")
+            return Targets(index, len(self.labels_))
+        q = proportions(name, y)
+        self.labels_ = np.arange(q.shape[1])
+        return Targets(q, q.shape[1])

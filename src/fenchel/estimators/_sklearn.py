@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fenchel._compat import require
 
-for _module, _package in (("numpy", "numpy"), ("scipy", "scipy"), ("sklearn", "scikit-learn")):
-    require(_module, extra="sklearn", purpose="fenchel.estimators", package=_package)
 
-import numpy as np
-import scipy.sparse as sparse
-from scipy.optimize import minimize
-from scipy.special import wrightomega
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _check_sample_weight as check_sample_weight,
-)
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+def _load(module: str, package: str) -> Any:
+    return require(module, extra="sklearn", purpose="fenchel.estimators", package=package)
 
-__all__ = [
-    "BaseEstimator",
-    "ClassifierMixin",
-    "ConvergenceWarning",
-    "check_classification_targets",
-    "check_is_fitted",
-    "check_random_state",
-    "check_sample_weight",
-    "column_or_1d",
-    "compute_class_weight",
-    "minimize",
-    "np",
-    "sparse",
-    "type_of_target",
-    "validate_data",
-    "wrightomega",
-]
+
+np: Any = _load("numpy", "numpy")
+sparse: Any = _load("scipy.sparse", "scipy")
+minimize: Any = _load("scipy.optimize", "scipy").minimize
+rel_entr: Any = _load("scipy.special", "scipy").rel_entr
+wrightomega: Any = _load("scipy.special", "scipy").wrightomega
+
+BaseEstimator: Any = _load("sklearn.base", "scikit-learn").BaseEstimator
+ClassifierMixin: Any = _load("sklearn.base", "scikit-learn").ClassifierMixin
+ClassifierTags: Any = _load("sklearn.utils", "scikit-learn").ClassifierTags
+ConvergenceWarning: Any = _load("sklearn.exceptions", "scikit-learn").ConvergenceWarning
+check_random_state: Any = _load("sklearn.utils", "scikit-learn").check_random_state
+
+_multiclass = _load("sklearn.utils.multiclass", "scikit-learn")
+check_classification_targets: Any = _multiclass.check_classification_targets
+type_of_target: Any = _multiclass.type_of_target
+
+_validation = _load("sklearn.utils.validation", "scikit-learn")
+check_is_fitted: Any = _validation.check_is_fitted
+check_sample_weight: Any = _validation._check_sample_weight
+column_or_1d: Any = _validation.column_or_1d
+validate_data: Any = _validation.validate_data
+
+_class_weight = _load("sklearn.utils.class_weight", "scikit-learn")
+compute_class_weight: Any = _class_weight.compute_class_weight

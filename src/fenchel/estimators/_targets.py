@@ -83,7 +83,8 @@ def proportions(name: str, y: Any) -> Any:
     if y.min() < 0:
         row = int(np.flatnonzero((y < 0).any(1))[0])
         raise FenchelError(
-            f"{name}: expected proportions of at least 0 in `y`, but row {row} has {y[row].min():g}."
+            f"{name}: expected proportions of at least 0 in `y`, but row {row} has "
+            f"{y[row].min():g}."
         )
     totals = y.sum(1)
     wrong = np.flatnonzero(np.abs(totals - 1) > SUM_TOL)
