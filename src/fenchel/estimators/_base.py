@@ -125,11 +125,11 @@ class LinearModel(BaseEstimator):
         """Weights of the rows, or None if all are 1."""
         if sample_weight is None:
             return None
-        weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weights.sum() > 0:
+        weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+        if weights.min() < 0 or not weights.sum() > 0:
             raise FenchelError(
-                f"{type(self).__name__}: expected `sample_weight` with a positive sum, but all "
-                "weights are 0."
+                f"{type(self).__name__}: expected `sample_weight` of at least 0 with a sum above 0, "
+                f"but they are from {weights.min():g} to {weights.max():g}."
             )
         return weights
 

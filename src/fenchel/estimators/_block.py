@@ -67,7 +67,7 @@ def tsallis(theta: Any, old: Any, alpha: float, sigma: float) -> Any:
             low = tau
         else:
             high = tau
-        if abs(excess) <= 4e-16 * s.size or high - low <= 1e-16 * max(1.0, abs(high)):
+        if abs(excess) <= 1e-14 or high - low <= 1e-16 * max(1.0, abs(high)):
             break
         inside = beta[beta > 0]
         rate = float((inside / (inside**a + sigma * inside)).sum()) if inside.size else 0.0
@@ -96,7 +96,7 @@ def _entries(z: Any, a: float, sigma: float) -> Any:
             power = r ** (1.0 / a - 1.0)
             step = (r / a + sigma * r * power - u) / (1.0 / a + sigma / a * power)
             r = np.maximum(r - step, 0.0)
-            if step.max(initial=0.0) <= 1e-16:
+            if step.max() <= 1e-15:
                 break
         return r ** (1.0 / a)
     beta = np.minimum((a * u) ** (1.0 / a), u / sigma)
@@ -104,7 +104,7 @@ def _entries(z: Any, a: float, sigma: float) -> Any:
         power = beta ** (a - 1.0)
         step = (beta * power / a + sigma * beta - u) / (power + sigma)
         beta = np.maximum(beta - step, 0.0)
-        if step.max(initial=0.0) <= 1e-16:
+        if step.max() <= 1e-15:
             break
     return beta
 

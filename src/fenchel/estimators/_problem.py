@@ -16,6 +16,7 @@ from fenchel.estimators._sklearn import np, sparse
 from fenchel.estimators._targets import Targets
 
 _BLOCK = 1 << 16  # scores in a block: half a megabyte stays in the cache
+_LEAST = 64  # rows in a block
 
 
 class Problem:
@@ -38,7 +39,7 @@ class Problem:
         self.n, self.features = X.shape
         self.classes = targets.classes
         self.total = float(self.n if weights is None else weights.sum())
-        step = max(64, _BLOCK // self.classes)
+        step = max(_LEAST, _BLOCK // self.classes)
         self.blocks = [slice(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         self.parts = [X[rows] for rows in self.blocks]  # views; copies of a sparse matrix
         self._buffer = np.empty((min(step, self.n), self.classes))
