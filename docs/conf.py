@@ -40,6 +40,7 @@ nitpick_ignore_regex = [
     (r"py:(class|func)", r"torch\.(Tensor|_C\.Generator|Size|softmax|nn\.Softmax)"),
     (r"py:(class|func)", r"torch\.distributions\..*"),
     (r"py:class", r"torch\.nn\.parameter\.Parameter|Tensor"),
+    (r"py:class", r"sklearn\..*"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 
@@ -67,12 +68,19 @@ html_show_sphinx = False
 
 def draw_figures(app: Sphinx) -> None:
     """The pictures come from the same code as those of ``make demo``."""
+    import plot_label_proportions
     import plot_language_model
     import plot_losses
     import plot_maps
     import plot_regularized_attention
 
-    galleries = (plot_maps, plot_losses, plot_language_model, plot_regularized_attention)
+    galleries = (
+        plot_maps,
+        plot_losses,
+        plot_language_model,
+        plot_regularized_attention,
+        plot_label_proportions,
+    )
     for gallery in galleries:
         gallery.draw_all(HERE / "_static" / "figures")
 

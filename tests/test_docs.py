@@ -17,6 +17,7 @@ MODULES = (
     "fenchel.metrics",
     "fenchel.analysis",
     "fenchel.solvers",
+    "fenchel.estimators",
     "fenchel.integrations.entmax",
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -302,9 +302,9 @@ def test_other_targets_are_refused(sets):
         FenchelYoungMultilabelClassifier().fit(sets[0], 2 * sets[1] + sets[1][:, ::-1])
     with pytest.raises(fy.FenchelError, match="at least 2 classes in `y`, but got one class"):
         FenchelYoungClassifier().fit(sets[0], np.zeros(150))
-    with pytest.raises(fy.FenchelError, match="`sample_weight` of at least 0 .* from -1 to 1"):
+    with pytest.raises(fy.FenchelError, match=r"`sample_weight` of at least 0 .* from -1 to 1"):
         FenchelYoungClassifier().fit(sets[0], sets[1][:, 0], np.linspace(-1, 1, 150))
-    with pytest.raises(ValueError, match="(?i)sample.weight"):
+    with pytest.raises(ValueError, match=r"(?i)sample.weight"):
         FenchelYoungClassifier().fit(sets[0], sets[1][:, 0], np.zeros(150))
 
 

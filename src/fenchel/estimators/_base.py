@@ -128,8 +128,8 @@ class LinearModel(BaseEstimator):
         weights = check_sample_weight(sample_weight, X, dtype=np.float64)
         if weights.min() < 0 or not weights.sum() > 0:
             raise FenchelError(
-                f"{type(self).__name__}: expected `sample_weight` of at least 0 with a sum above 0, "
-                f"but they are from {weights.min():g} to {weights.max():g}."
+                f"{type(self).__name__}: expected `sample_weight` of at least 0 with a sum above "
+                f"0, but they are from {weights.min():g} to {weights.max():g}."
             )
         return weights
 

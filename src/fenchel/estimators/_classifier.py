@@ -57,11 +57,11 @@ class FenchelYoungClassifier(ClassifierMixin, LinearModel):
         >>> from fenchel.estimators import FenchelYoungClassifier
         >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
         >>> y = ["low", "low", "mid", "mid", "high", "high"]
-        >>> model = FenchelYoungClassifier(omega="gini", C=10.0).fit(X, y)
-        >>> model.predict_proba([[0.0], [2.5], [5.0]]).round(3)
-        array([[0.   , 1.   , 0.   ],
-               [0.081, 0.081, 0.837],
-               [1.   , 0.   , 0.   ]])
+        >>> model = FenchelYoungClassifier(omega="gini").fit(X, y)
+        >>> model.predict_proba([[0.0], [1.4], [5.0]]).round(3)
+        array([[0.   , 0.917, 0.083],
+               [0.   , 0.567, 0.433],
+               [0.917, 0.   , 0.083]])
         >>> model.classes_.tolist()
         ['high', 'low', 'mid']
 

@@ -51,7 +51,7 @@ def _mend(mean: Any, missing: Any) -> tuple[float, Any]:
     """(ε, q) that make β, with that mean, meet the condition of the intercept."""
     low = (missing < 0) & (mean > 0)
     epsilon = min(1.0, float((-missing[low] / mean[low]).max(initial=0.0)))
-    if epsilon == 0.0:
+    if epsilon <= _ROUNDING:  # nothing is missing but digits
         return 0.0, mean
     mixed = np.maximum(mean + missing / epsilon, 0.0)
     return epsilon, mixed / mixed.sum()

@@ -40,7 +40,7 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
         >>> from fenchel.estimators import FenchelYoungMultilabelClassifier
         >>> X = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
         >>> y = [[0, 1, 0], [1, 0, 0], [1, 1, 0]]
-        >>> model = FenchelYoungMultilabelClassifier(omega="gini", C=10.0).fit(X, y)
+        >>> model = FenchelYoungMultilabelClassifier(omega="gini", C=1000.0, tol=1e-6).fit(X, y)
         >>> model.predict([[0.0, 1.0], [0.9, 1.0]])
         array([[0, 1, 0],
                [1, 1, 0]])
