@@ -4,7 +4,8 @@
 
 20,000 rows, 100 features, 50 classes, float64. With Shannon's Ω both fit the same model, which is
 checked (coefficients at a tight tolerance) before anything is timed; the sparse Ω fit models of
-their own, whose accuracy is printed beside. CPU seconds of the process, in turns; below 1 is faster.
+their own, whose accuracy is printed beside. CPU seconds of the process, in turns; a ratio below 1
+is faster.
 """
 
 from __future__ import annotations

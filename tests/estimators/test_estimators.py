@@ -72,9 +72,9 @@ def test_sparse_and_dense_features_agree(classes):
     X = np.where(np.abs(X) < 0.7, 0.0, X)
     dense = FenchelYoungClassifier(tol=1e-9).fit(X, y)
     sparse = FenchelYoungClassifier(tol=1e-9).fit(scipy.sparse.csc_array(X), y)
-    np.testing.assert_allclose(dense.coef_, sparse.coef_, atol=1e-7)
+    np.testing.assert_allclose(dense.coef_, sparse.coef_, atol=1e-5)
     np.testing.assert_allclose(
-        dense.predict_proba(X), sparse.predict_proba(scipy.sparse.csr_array(X)), atol=1e-7
+        dense.predict_proba(X), sparse.predict_proba(scipy.sparse.csr_array(X)), atol=1e-5
     )
 
 

@@ -230,6 +230,19 @@ def test_dual_counts_a_weight_as_repetition(data):
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-7)
 
 
+def test_lbfgs_with_features_of_all_sizes(data):
+    """Correlated features, of sizes from 1e-3 to 1e3: no more iterations than plain ones need."""
+    X, y = data
+    mixed = X @ np.diag([1e-3, 1e-2, 0.1, 10.0, 100.0, 1000.0]) + 50.0
+    model = FenchelYoungClassifier("gini", C=1e4, tol=1e-6).fit(mixed, y)
+    plain = FenchelYoungClassifier("gini", C=1e4, tol=1e-6).fit(X, y)
+    assert model.n_iter_ < 2 * plain.n_iter_ + 20
+    sparse = FenchelYoungClassifier("gini", tol=1e-9).fit(scipy.sparse.csr_array(X), y)
+    dense = FenchelYoungClassifier("gini", tol=1e-9).fit(X, y)  # of these only one is changed
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-5)
+    assert dense.n_iter_ < sparse.n_iter_
+
+
 def test_dual_far_from_the_origin(data):
     X, y = data
     near, far = (

@@ -40,8 +40,11 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
         >>> from fenchel.estimators import FenchelYoungMultilabelClassifier
         >>> X = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
         >>> y = [[0, 1, 0], [1, 0, 0], [1, 1, 0]]
-        >>> model = FenchelYoungMultilabelClassifier(omega="gini", C=1000.0, tol=1e-6).fit(X, y)
-        >>> model.predict([[0.0, 1.0], [0.9, 1.0]])
+        >>> model = FenchelYoungMultilabelClassifier(omega="gini", C=100.0).fit(X, y)
+        >>> model.predict_proba([[0.0, 1.0], [0.9, 1.0]]).round(2)  # one is 0.005
+        array([[0.  , 1.  , 0.  ],
+               [0.45, 0.55, 0.  ]])
+        >>> model.set_params(inverse_temperature=1.5).predict([[0.0, 1.0], [0.9, 1.0]])
         array([[0, 1, 0],
                [1, 1, 0]])
 
