@@ -40,6 +40,7 @@ bench: $(VENV)/.extra-bench ## speed against torch and the entmax package
 	@$(PY) -m benchmarks.output_layer --peers --out out/bench.jsonl
 	@$(PY) -m benchmarks.attention --peers --out out/bench.jsonl
 	@$(PY) -m benchmarks.group_maps
+	@$(PY) -m benchmarks.estimators
 
 docs: $(VENV)/.extra-docs ## the documentation, strictly, into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -n -b html docs docs/_build/html

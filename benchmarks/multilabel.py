@@ -1,13 +1,15 @@
 """Multi-label F1 of logistic, softmax, sparsemax and entmax on Mulan's data sets.
 
-    python -m benchmarks.multilabel DATA_DIR [--sets scene emotions ...] [--out FILE.json]
+    python -m benchmarks.multilabel DATA_DIR [--sets scene ...] [--out FILE.json] [--markdown FILE]
+
+With --out the sets of earlier runs stay in the file, and in the table.
 
 The protocol is that of Martins & Astudillo (2016), section 4.2: rows without labels are removed,
-features have mean 0 and variance 1 (but not words of a text), L-BFGS runs for at most 100 iterations, and the penalty λ with
-the threshold (logistic, softmax) or the inverse temperature t (sparsemax, entmax) are chosen by
-5-fold cross-validation, once for micro and once for macro F1. DATA_DIR has a folder a set, with
-``NAME-train.arff`` and ``NAME-test.arff`` (or ``NAME.arff``, split here) and ``NAME.xml``. Needs
-scikit-learn.
+features have mean 0 and variance 1 (but not words of a text), L-BFGS runs for at most 100
+iterations, and the penalty λ with the threshold (logistic, softmax) or the inverse temperature t
+(sparsemax, entmax) are chosen by 5-fold cross-validation, once for micro and once for macro F1.
+DATA_DIR has a folder a set, with ``NAME-train.arff`` and ``NAME-test.arff`` (or ``NAME.arff``,
+split here) and ``NAME.xml``. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -186,12 +188,30 @@ def run(model: str, data: dict[str, np.ndarray], penalties: list[float]) -> dict
     return result
 
 
+def markdown(results: dict) -> str:
+    """The table of the docs: micro / macro F1, the paper's numbers in brackets."""
+    lines = ["| set | " + " | ".join(MODELS) + " |", "|---|" + "---|" * len(MODELS)]
+    for name in (name for name in SETS if name in results):
+        here = results[name]
+        cells = [f"{name} ({here['train']} / {here['test']} rows, {here['labels']} labels)"]
+        for model in MODELS:
+            if model not in here:
+                cells.append("")
+                continue
+            cell = f"{here[model]['micro']:.2f} / {here[model]['macro']:.2f}"
+            paper = PAPER.get(name, {}).get(model)
+            cells.append(cell + (f" ({paper[0]:.2f} / {paper[1]:.2f})" if paper else ""))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", type=Path, help="a directory with a folder a data set")
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    parser.add_argument("--markdown", type=Path, help="write the table of the docs to this file")
     options = parser.parse_args()
     results = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     for name in options.sets:
@@ -217,6 +237,8 @@ def main() -> None:
             )
             if options.out:
                 options.out.write_text(json.dumps(results, indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(markdown(results))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "benchmarks.md"]  # the latter is part of performance.md
+exclude_patterns = ["_build", "benchmarks*.md", "language_model.md"]  # parts of other pages
 nitpicky = True
 nitpick_ignore_regex = [
     # Names of Python and torch: without network there is no inventory to link them to.

@@ -92,7 +92,7 @@ def compare(labels: int, length: int, mixture: str, penalties: list[float], seed
 
 
 def simulate(path: Path, quick: bool, seeds: int) -> None:
-    """All settings, one JSON file."""
+    """All settings, one JSON file, which grows row by row."""
     lengths = [200, 400, 1000, 2000] if quick else list(range(200, 2001, 200))
     penalties = [10.0**j for j in (range(-7, -1, 2) if quick else range(-9, 1))]
     rows = []
@@ -110,7 +110,8 @@ def simulate(path: Path, quick: bool, seeds: int) -> None:
                         ),
                         flush=True,
                     )
-    path.write_text(json.dumps({"penalties": penalties, "rows": rows}, indent=1) + "\n")
+                    written = {"penalties": penalties, "rows": rows}
+                    path.write_text(json.dumps(written, indent=1) + "\n")
 
 
 def label_proportions() -> Figure:

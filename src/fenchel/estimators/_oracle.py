@@ -53,7 +53,7 @@ def choose_omega(name: str, omega: Any, alpha: Any) -> Regularizer:
     if isinstance(base, Zero) or (isinstance(base, Tsallis) and base.alpha == math.inf):
         raise FenchelError(
             f"{name}: expected `omega` with a smooth loss, but that of {chosen!r} (the "
-            "perceptron's) is minimal at zero weights; use fy.Gini() or a larger fy.Tsallis(alpha)."
+            "perceptron's) is minimal at zero weights; use fy.Gini() or a finite alpha."
         )
     return chosen
 

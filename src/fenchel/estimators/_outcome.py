@@ -45,5 +45,5 @@ def warn_if_early(name: str, outcome: Outcome, tol: float) -> None:
             f"{outcome.gap:.2g} (tol={tol:g}); raise `max_iter`, scale the features of X, or lower "
             "`C`.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -25,7 +25,9 @@ class LabelProportionEstimator(LinearModel):
         labels_: 0, 1, ..., or the classes, if ``y`` was of classes.
         coef_: W, shape (labels, features).
         intercept_: b, shape (labels).
-        n_iter_, dual_gap_, omega_: see :class:`FenchelYoungClassifier`.
+        n_iter_: iterations, or passes.
+        dual_gap_: how far from optimal the objective is at most.
+        omega_: the regularizer.
 
     Example:
         >>> from fenchel.estimators import LabelProportionEstimator
