@@ -47,6 +47,7 @@ bench: $(VENV)/.extra-bench ## speed against torch and the entmax package
 	@$(PY) -m benchmarks.structures_tree
 	@$(PY) -m benchmarks.structures_alignment
 	@$(PY) -m benchmarks.structures_sparsemap --large
+	@$(PY) -m benchmarks.estimators
 
 docs: $(VENV)/.extra-docs ## the documentation, strictly, into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -n -b html docs docs/_build/html

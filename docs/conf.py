@@ -32,7 +32,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "benchmarks*.md"]  # the latter are parts of performance.md
+exclude_patterns = ["_build", "benchmarks*.md", "language_model.md"]  # parts of other pages
 nitpicky = True
 nitpick_ignore_regex = [
     # Names of Python and torch: without network there is no inventory to link them to.
@@ -45,6 +45,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
     (r"py:class", r"fenchel\.models\._global_attention\.Keys|fenchel\.training\._yaml\.Config"),
     (r"py:class", r"fenchel\.structures\._problem\.Problem|fenchel\.tasks\._files\.Line"),
+    (r"py:class", r"sklearn\..*"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]
 
@@ -72,6 +73,7 @@ html_show_sphinx = False
 
 def draw_figures(app: Sphinx) -> None:
     """The pictures come from the same code as those of ``make demo-maps``."""
+    import plot_label_proportions
     import plot_language_model
     import plot_losses
     import plot_maps
@@ -84,6 +86,7 @@ def draw_figures(app: Sphinx) -> None:
         plot_language_model,
         plot_regularized_attention,
         plot_structures,
+        plot_label_proportions,
     )
     for gallery in galleries:
         gallery.draw_all(HERE / "_static" / "figures")

@@ -21,6 +21,7 @@ MODULES = (
     "fenchel.training",
     "fenchel.tasks",
     "fenchel.solvers",
+    "fenchel.estimators",
     "fenchel.integrations.entmax",
     "fenchel.integrations.transformers",
 )
