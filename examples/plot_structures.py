@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import matplotlib
+import gallery
 import torch
 from matplotlib.figure import Figure
 from plot_maps import SETTINGS
@@ -198,14 +198,7 @@ FIGURES = {
 
 def draw_all(directory: str | Path) -> list[Path]:
     """Draw every picture into ``directory`` as PNG and return their paths."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = []
-    with matplotlib.rc_context(SETTINGS):
-        for name, draw in FIGURES.items():
-            paths.append(directory / f"{name}.png")
-            draw().savefig(paths[-1])
-    return paths
+    return gallery.draw(FIGURES, SETTINGS, directory)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ class Structure(ABC):
 
     def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
         """How many smoothed maxima of the dynamic program decide for a member, (instances)."""
-        raise NotImplementedError
+        raise FenchelError(self._no_smoothing("l2"))
 
     def _unary(self, means: Any) -> Tensor:
         """The part of means, in the user's form, that a quadratic regularizer sees."""

@@ -30,8 +30,8 @@ struct EntropyMax {
     const Mask<double> some = top > -kInf<double>;
     const Vec<double> base = some ? top : splat(0.0);
     // Two exponentials serve three entries: that of the largest is 1.
-    const Vec<double> second = exp_of_negative((middle - base) * inverse);
-    const Vec<double> third = exp_of_negative((least - base) * inverse);
+    const Vec<double> second = vector_exp((middle - base) * inverse);
+    const Vec<double> third = vector_exp((least - base) * inverse);
     const Vec<double> total = 1.0 + (second + third), scale = 1.0 / total;
     const Vec<double> share2 = second * scale, share3 = third * scale;
     for (int k = 0; k < 3; ++k) {

@@ -2,13 +2,16 @@
 // every lane.
 #pragma once
 
+#include <cstdint>
+
 #include "../simd.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
 
-// exp(x) for x <= 0; 0 below -708 (no subnormal numbers), also for -inf.
-inline Vec<double> exp_of_negative(Vec<double> x) {
+// exp(x) for x <= 709; 0 below -708 (no subnormal numbers), also for -inf.
+inline Vec<double> vector_exp(Vec<double> x) {
+  typedef uint64_t Word __attribute__((vector_size(kVectorBytes)));
   const Mask<double> tiny = x < -708.0;
   x = tiny ? splat(-708.0) : x;
   const Vec<double> shifter = splat(6755399441055744.0);  // 1.5 * 2^52: adding it rounds
@@ -30,8 +33,8 @@ inline Vec<double> exp_of_negative(Vec<double> x) {
   odd = odd * z + 1.0 / 6.0;
   even = even * z + 0.5;
   const Vec<double> e = (odd * r + even) * z + r + 1.0;
-  const Mask<double> exponent = ((Mask<double>)shifted - (Mask<double>)shifter) << 52;
-  const Vec<double> scaled = (Vec<double>)((Mask<double>)e + exponent);
+  const Word exponent = ((Word)shifted - (Word)shifter) << 52;
+  const Vec<double> scaled = (Vec<double>)((Word)e + exponent);
   return tiny ? splat(0.0) : scaled;
 }
 

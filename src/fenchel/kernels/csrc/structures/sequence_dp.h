@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sequence.h"
-#include "vector_exp.h"
+#include "exp_log.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
