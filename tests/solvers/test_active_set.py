@@ -3,100 +3,21 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import cvxpy
 import pytest
 import torch
 
 import fenchel as fy
-from fenchel import FenchelError
 from fenchel.solvers import sparse_map, sparse_map_means
 from fenchel.structures import (
-    Alignment,
     Assignment,
-    DependencyTree,
     KSubsets,
     OneOf,
     Sequence,
     SequenceScores,
-    Structure,
 )
-
-
-def draw(rng, *shape, scale=1.0):
-    return scale * torch.randn(*shape, generator=rng, dtype=torch.float64)
-
-
-def chain(rng, scale, transitions, ends=False):
-    pairs = {None: None, "shared": (3, 3), "each": (2, 3, 3, 3)}[transitions]
-    return SequenceScores(
-        draw(rng, 2, 4, 3, scale=scale),
-        None if pairs is None else draw(rng, *pairs, scale=scale),
-        draw(rng, 3, scale=scale) if ends else None,
-        draw(rng, 3, scale=scale) if ends else None,
-    )
-
-
-# name: (structure, scores from a generator and a scale, all members)
-CASES = {
-    "one of": (OneOf(), lambda g, s: draw(g, 2, 6, scale=s), OneOf().enumerate(6)),
-    "subsets": (KSubsets(3), lambda g, s: draw(g, 2, 7, scale=s), KSubsets(3).enumerate(7)),
-    "chain": (Sequence(3), lambda g, s: chain(g, s, None), Sequence(3).enumerate(4)),
-    "chain, shared": (
-        Sequence(3),
-        lambda g, s: chain(g, s, "shared", ends=True),
-        Sequence(3).enumerate(4, "shared", True, True),
-    ),
-    "chain, each": (
-        Sequence(3),
-        lambda g, s: chain(g, s, "each"),
-        Sequence(3).enumerate(4, "each"),
-    ),
-    "tree": (
-        DependencyTree(),
-        lambda g, s: draw(g, 2, 4, 5, scale=s),
-        DependencyTree().enumerate(4),
-    ),
-    "projective": (
-        DependencyTree(projective=True),
-        lambda g, s: draw(g, 2, 4, 5, scale=s),
-        DependencyTree(projective=True).enumerate(4),
-    ),
-    "assignment": (
-        Assignment(),
-        lambda g, s: draw(g, 2, 4, 4, scale=s),
-        Assignment().enumerate(4, 4),
-    ),
-    "rectangle": (
-        Assignment(),
-        lambda g, s: draw(g, 2, 3, 5, scale=s),
-        Assignment().enumerate(3, 5),
-    ),
-    "alignment": (Alignment(), lambda g, s: draw(g, 2, 4, 4, scale=s), Alignment().enumerate(4, 4)),
-}
-CASES = {name: (s, make, list(members)) for name, (s, make, members) in CASES.items()}
-
-
-def counts(members, parts):
-    """Members as vectors of counts (members, parts)."""
-    rows = torch.zeros(len(members), parts, dtype=torch.float64)
-    for row, member in zip(rows, members, strict=True):
-        for part in member:
-            row[part] += 1
-    return rows
-
-
-def true_means(members, n_unary, scores):
-    """The means of the unary parts by an interior-point solver on the weights of all members."""
-    p = cvxpy.Variable(len(members), nonneg=True)
-    unary = members[:, :n_unary].numpy()
-    value = (members @ scores).numpy() @ p - 0.5 * cvxpy.sum_squares(unary.T @ p)
-    problem = cvxpy.Problem(cvxpy.Maximize(value), [cvxpy.sum(p) == 1])
-    problem.solve(
-        solver="CLARABEL", tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-14, max_iter=200
-    )
-    return torch.from_numpy(unary.T @ p.value)
+from tests.solvers.active_set_cases import CASES, counts, draw, true_means
 
 
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
@@ -332,138 +253,3 @@ def test_an_instance_does_not_know_its_batch(name, backend, rng, threads):
             assert torch.equal(result.means[row], single.means[0])
             assert torch.equal(result.weights[row, :members], single.weights[0])
             assert result.gap[row] == single.gap[0]
-
-
-class Runs(Structure):
-    """One contiguous run of items, in the ten lines of the documentation."""
-
-    def argmax(self, scores):
-        n = len(scores)
-        runs = [(i, j) for i in range(n) for j in range(i + 1, n + 1)]
-        i, j = max(runs, key=lambda run: float(scores[run[0] : run[1]].sum()))
-        best = torch.zeros_like(scores)
-        best[i:j] = 1
-        return best
-
-
-def test_a_users_structure(backend, rng):
-    scores = draw(rng, 2, 5).requires_grad_()
-    problem = Runs()._problem("test", scores)
-    means = sparse_map_means(Runs(), problem)
-    members = counts([range(i, j) for i in range(5) for j in range(i + 1, 6)], 5)
-    for mean, row in zip(means.detach(), scores.detach(), strict=True):
-        truth = true_means(members, 5, row)
-        torch.testing.assert_close(mean, truth, rtol=0, atol=1e-6)
-    assert torch.autograd.gradcheck(
-        lambda x: sparse_map_means(Runs(), Runs()._problem("t", x)), [scores], eps=1e-7, atol=1e-5
-    )
-
-
-class Listed(Structure):
-    """Members from a list, of which only the first parts have a quadratic term."""
-
-    def __init__(self, members, n_unary, lie=False):
-        self.members, self.n_unary, self.lie, self.asked = members, n_unary, lie, 0
-
-    def argmax(self, scores):
-        self.asked += 1
-        order = (self.members @ scores).argsort(descending=True)
-        return self.members[order[min(self.asked % 3, len(order) - 1) if self.lie else 0]]
-
-    def problem(self, scores):
-        problem = self._problem("test", scores)
-        return type(problem)(**{**vars(problem), "n_unary": self.n_unary})
-
-
-def test_members_that_the_quadratic_term_cannot_tell_apart(rng):
-    # Corners of a square, each with a few copies that differ in other parts: affinely dependent
-    # and repeated points. The linear part decides among them.
-    for seed in range(20):
-        rng.manual_seed(seed)
-        corners = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)
-        extra = torch.eye(12, dtype=torch.float64)
-        members = torch.cat([corners.repeat(3, 1), extra], 1)
-        structure = Listed(members, 2)
-        scores = draw(rng, 1, 14, scale=0.3)
-        solution = sparse_map(structure, structure.problem(scores))
-        assert bool(solution.converged.all())
-        truth = true_means(members, 2, scores[0])
-        torch.testing.assert_close(solution.means[0, :2], truth, rtol=0, atol=1e-6)
-        mean = solution.means[0]
-        slopes = torch.cat([scores[0, :2] - mean[:2], scores[0, 2:]])
-        assert ((members @ slopes).max() - slopes @ mean).item() <= 1e-11
-        assert int((solution.weights > 0).sum()) <= 3  # affinely independent in the plane
-
-
-def test_members_that_are_all_the_same_to_the_quadratic_term(rng):
-    members = torch.cat([torch.ones(5, 1), torch.eye(5)], 1).double()
-    structure = Listed(members, 1)
-    scores = draw(rng, 2, 6)
-    solution = sparse_map(structure, structure.problem(scores))
-    best = members[(members @ scores.T).argmax(0)]
-    assert torch.equal(solution.means, best) and bool(solution.converged.all())
-
-
-def test_the_gap_bounds_what_is_missing(backend, rng):
-    structure, make, listed = CASES["chain, shared"]
-    problem = structure._problem("test", make(rng, 0.5))
-    n = problem.n_unary
-    members = counts(listed, problem.scores.shape[1])
-
-    def value(means, scores):
-        return (means @ scores - 0.5 * means[:n].square().sum()).item()
-
-    best = sparse_map(structure, problem)
-    for max_iter in (1, 2, 4):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            stopped = sparse_map(structure, problem, max_iter=max_iter)
-        for i, scores in enumerate(problem.scores):
-            missing = value(best.means[i], scores) - value(stopped.means[i], scores)
-            assert -1e-12 <= missing <= stopped.gap[i].item() + 1e-12
-            slopes = scores.clone()
-            slopes[:n] -= stopped.means[i, :n]
-            gap = (members @ slopes).max() - slopes @ stopped.means[i]
-            assert gap.item() == pytest.approx(stopped.gap[i].item(), abs=1e-11)
-
-
-def test_too_few_iterations_are_warned_of(backend, rng):
-    scores = draw(rng, 3, 20, scale=0.1)
-    problem = OneOf()._problem("test", scores)
-    with pytest.warns(UserWarning, match="3 of 3 instances did not converge in 1 iterations"):
-        solution = sparse_map(OneOf(), problem, max_iter=1)
-    assert solution.status.tolist() == [1, 1, 1] and solution.iterations.tolist() == [1, 1, 1]
-    assert not bool(solution.converged.any())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loose = sparse_map(OneOf(), problem, max_iter=1, tol=1.0)
-    assert bool(loose.converged.all())
-
-
-def test_a_lying_oracle_ends(rng):
-    structure = Listed(torch.eye(6, dtype=torch.float64), 6, lie=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it may well see that something is wrong
-        solution = sparse_map(structure, structure.problem(draw(rng, 4, 6, scale=0.2)))
-    assert structure.asked < 200
-    torch.testing.assert_close(solution.means.sum(1), torch.ones(4, dtype=torch.float64))
-    assert bool((solution.weights >= 0).all())
-
-
-def test_an_empty_batch(backend):
-    scores = torch.empty(0, 5, dtype=torch.float64, requires_grad=True)
-    solution = sparse_map(OneOf(), OneOf()._problem("test", scores))
-    assert solution.means.shape == (0, 5) and solution.weights.shape[0] == 0
-    solution.means.sum().backward()
-
-
-def test_what_cannot_be_is_refused(backend, rng):
-    scores = draw(rng, 2, 3, 3)
-    scores[1, :, 1:] = -math.inf  # finite in every row, but in one column only
-    with pytest.raises(FenchelError, match="instance 1 of the batch"):
-        sparse_map(Assignment(), Assignment()._problem("test", scores))
-    problem = OneOf()._problem("test", draw(rng, 2, 3))
-    with pytest.raises(FenchelError, match="`tol` must be a finite number above 0"):
-        sparse_map(OneOf(), problem, tol=0)
-    with pytest.raises(FenchelError, match="`max_iter` to be an int of at least 1"):
-        sparse_map(OneOf(), problem, max_iter=0)
