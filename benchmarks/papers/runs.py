@@ -49,6 +49,9 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--only", default="*", help="models whose name matches, as 'lstm-*'")
     parser.add_argument("--share", default="1/1", help="2/3: the second of three equal shares")
     parser.add_argument("--threads", type=int, default=1, help="of each model")
+    parser.add_argument(
+        "--set", action="append", default=[], help="a setting of all models: train.max_epochs=1"
+    )
     return parser
 
 
@@ -69,7 +72,7 @@ def train_all(models: Sequence[Model], data: DataConfig, measure: Measure, optio
         document = {
             "name": model.name,
             **model.facts,
-            "settings": list(model.settings),
+            "settings": [*model.settings, *options.set],
             "parameters": sum(p.numel() for p in run.new_model().parameters()),
             "training": asdict(result),
             "measured": measured,
@@ -88,7 +91,7 @@ def results(directory: Path) -> list[dict[str, Any]]:
 
 def _train(model: Model, data: DataConfig, options: Any) -> tuple[Run, TrainResult]:
     directory = options.out / "runs" / model.name
-    settings = [*model.settings, f"train.threads={options.threads}"]
+    settings = [*model.settings, *options.set, f"train.threads={options.threads}"]
     if (directory / "run.json").exists():
         run = resume_run(directory, model.task, data, settings)
     else:
