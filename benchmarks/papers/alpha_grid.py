@@ -24,7 +24,10 @@ SETTINGS = (
     "model.hidden=128",
     "model.layers=1",
     "train.learning_rate=0.003",
-    "train.max_epochs=5",
+    "train.schedule=linear",
+    "train.warmup_steps=200",
+    "train.max_steps=1056",  # four epochs
+    "train.max_epochs=null",
 )
 
 

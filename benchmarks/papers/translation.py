@@ -17,13 +17,20 @@ from benchmarks.papers.nonzeros import count_nonzeros
 from benchmarks.papers.runs import Model, arguments, train_all
 from fenchel.tasks import DataConfig, Run, SearchOptions, evaluate
 
-COMMON = ("task.vocabulary=8000", "train.batch_size=2000", "search.max_length=60")
+COMMON = (
+    "task.vocabulary=8000",
+    "search.max_length=60",
+    "train.batch_size=2000",
+    "train.learning_rate=0.003",
+    "train.schedule=linear",
+    "train.warmup_steps=400",
+    "train.max_epochs=null",
+)
 LSTM = (
     *COMMON,
     "model.embedding=128",
     "model.hidden=128",
-    "train.learning_rate=0.003",
-    "train.max_epochs=10",
+    "train.max_steps=2640",  # ten epochs
 )
 TRANSFORMER = (
     *COMMON,
@@ -31,10 +38,7 @@ TRANSFORMER = (
     "model.layers=2",
     "model.feedforward=512",
     "model.dropout=0.2",
-    "train.learning_rate=0.003",
-    "train.schedule=inverse_sqrt",
-    "train.warmup_steps=800",
-    "train.max_epochs=12",
+    "train.max_steps=3168",  # twelve epochs, about the time of the LSTM's ten
 )
 # What is special about each model: its attention, and its output.
 LSTMS = {"softmax": ("softmax",) * 2, "entmax": ("entmax",) * 2, "sparsemax": ("sparsemax",) * 2}
