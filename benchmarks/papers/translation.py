@@ -2,10 +2,10 @@
 
     python -m benchmarks.papers.translation DATA OUT [--seeds 0] [--only NAME] [--share 1/2]
 
-DATA has the files of Multi30k, ``train.de.gz``, ``train.en.gz``, ``val…`` and ``test_2016_flickr…``.
-The LSTMs are those of Peters et al. (2019) Tables 2 and 3, the Transformers those of Correia et al.
-(2019) Table 1 and Figures 3 and 4, both smaller: BLEU on the test set, and nonzeros in attention and
-output on the validation set.
+DATA has Multi30k: ``train.de.gz``, ``train.en.gz``, the same for ``val`` and ``test_2016_flickr``.
+The LSTMs are those of Peters et al. (2019), Tables 2 and 3, the Transformers those of Correia et
+al. (2019), Table 1 and Figures 3 and 4, both smaller: BLEU on the test set, and nonzeros in
+attention and output on the validation set.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def models(seeds: list[int]) -> list[Model]:
     for seed, (name, (attention, output)) in product(seeds, LSTMS.items()):
         own = (f"model.attention={attention}", f"model.output={output}", f"train.seed={seed}")
         facts = {"model": "lstm", "attention": attention, "output": output, "seed": seed}
-        found.append(
-            Model(f"lstm-{name}-{seed}", "translation", "lstm", (*LSTM, *own), facts)
-        )
+        found.append(Model(f"lstm-{name}-{seed}", "translation", "lstm", (*LSTM, *own), facts))
     for seed, (name, (attention, output)) in product(seeds, TRANSFORMERS.items()):
         kinds = ("encoder", "decoder", "cross")
         own = (
