@@ -137,7 +137,7 @@ def test_finished_models_are_not_trained_twice(tmp_path: Path) -> None:
 def test_every_model_of_an_experiment_has_its_name() -> None:
     names = [model.name for model in inflection.models([0, 1, 2])]
     assert len(set(names)) == 27
-    assert len({model.name for model in translation.models([0])}) == 8
+    assert len({model.name for model in translation.models([0])}) == 9
     grid = [(model.facts["attention"], model.facts["output"]) for model in alpha_grid.models()]
     assert len(set(grid)) == len(grid) == 2 * len(alpha_grid.GRID) - 1
     assert all(1.5 in pair for pair in grid)

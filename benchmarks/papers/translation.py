@@ -41,7 +41,12 @@ TRANSFORMER = (
     "train.max_steps=3168",  # twelve epochs, about the time of the LSTM's ten
 )
 # What is special about each model: its attention, and its output.
-LSTMS = {"softmax": ("softmax",) * 2, "entmax": ("entmax",) * 2, "sparsemax": ("sparsemax",) * 2}
+LSTMS = {
+    "softmax": ("softmax", "softmax"),
+    "entmax": ("entmax", "entmax"),
+    "sparsemax": ("sparsemax", "sparsemax"),
+    "learned": ("entmax:learned", "entmax"),
+}
 TRANSFORMERS = {
     "softmax": ("softmax", "softmax"),
     "entmax": ("entmax", "entmax"),
