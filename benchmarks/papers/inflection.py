@@ -31,13 +31,12 @@ MAPS = {"softmax": 1.0, "entmax": 1.5, "sparsemax": 2.0}
 SETTINGS = (
     "model.embedding=128",
     "model.hidden=128",
-    "model.layers=1",
     "train.learning_rate=0.003",
     "train.schedule=linear",
     "train.warmup_steps=300",
-    "train.max_steps=6280",  # forty epochs of ten thousand examples
+    "train.max_steps=4710",  # thirty epochs of ten thousand examples
     "train.max_epochs=null",
-    "train.validate_every=785",
+    "train.validate_every=942",
 )
 
 
