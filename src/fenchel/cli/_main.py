@@ -38,15 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
-    from fenchel.training import TrainingError
+    from fenchel.training import RankError, TrainingError
 
     try:
         command, bound, *_ = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
+        if os.environ.get("RANK", "0") != "0":
+            return WRONG  # all ranks have the same command line, and rank 0 says what is wrong
         raise FenchelError(" ".join(str(error).split())) from None
     try:
         code = command(*bound.args, **bound.kwargs)
         sys.stdout.flush()
+    except RankError:
+        return FAILED  # another rank says why
     except TrainingError as error:
         return _complain(str(error), FAILED)
     except OSError as error:

@@ -28,6 +28,7 @@ from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection
 from fenchel.tasks.translation import Summarization, Translation
 from fenchel.training import load_checkpoint, load_config, save_config
+from fenchel.training._restart import claim
 
 FORMAT = 1
 TASKS: dict[str, type[Task]] = {
@@ -91,6 +92,7 @@ def create_run(directory: Path, task: Task, config: RunConfig) -> Run:
         save_config(config, partial / "config.yaml")
         about = {"format": FORMAT, "fenchel": fenchel.__version__, "task": task.name}
         (partial / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+        claim(partial)
         if directory.exists():
             directory.rmdir()
         os.replace(partial, directory)
