@@ -48,7 +48,7 @@ def _worker(rank: int, module: str, names: list[str], folder: str, said: str) ->
     for name in names:
         errors[name] = ""
         try:
-            functions[name](Path(folder))
+            functions[name](Path(folder, name))
         except Exception:
             errors[name] = f"rank {rank}: {traceback.format_exc()}"
         try:

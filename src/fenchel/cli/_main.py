@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from fenchel._checks import FenchelError
@@ -44,13 +45,13 @@ def _run(tokens: list[str]) -> int:
         command, bound, *_ = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         if os.environ.get("RANK", "0") != "0":
-            return WRONG  # all ranks have the same command line, and rank 0 says what is wrong
+            return _follow(WRONG)  # all ranks have the same command line
         raise FenchelError(" ".join(str(error).split())) from None
     try:
         code = command(*bound.args, **bound.kwargs)
         sys.stdout.flush()
     except RankError:
-        return FAILED  # another rank says why
+        return _follow(FAILED)
     except TrainingError as error:
         return _complain(str(error), FAILED)
     except OSError as error:
@@ -58,6 +59,12 @@ def _run(tokens: list[str]) -> int:
             raise
         return _complain(f"{error.filename or 'a file'}: {error.strerror}.", FAILED)
     return code if isinstance(code, int) else 0
+
+
+def _follow(code: int) -> int:
+    """End after the rank that says why: torchrun ends all others as soon as one has ended."""
+    time.sleep(1)
+    return code
 
 
 def _complain(sentence: str, code: int) -> int:

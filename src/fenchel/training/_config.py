@@ -90,6 +90,11 @@ class TrainConfig:
         "layer (Transformer only).",
         frozen=False,
     )
+    vocabulary_parallel: bool = _field(
+        False,
+        "With several processes: deal the output layer's tokens out, to each its share of them.",
+        frozen=False,
+    )
     timeout_minutes: float = _field(
         30.0, "With several processes: how long one waits for another, then fails.", frozen=False
     )

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fenchel._checks import FenchelError
 from fenchel.training._batches import check_lengths, fingerprint
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._choose import check_parallel
 from fenchel.training._config import TrainConfig
 from fenchel.training._device import find_device
 from fenchel.training._errors import TrainingError
@@ -84,7 +85,8 @@ class Trainer:
             TrainingError: the loss is not finite, or the disk is full; the last good checkpoint
                 is kept.
         """
-        with join() as joined, joined.within(self.config.timeout_minutes) as ranks:
+        with join() as joined:
+            ranks = joined.within(self.config.timeout_minutes)
             threads = torch.get_num_threads()
             torch.set_num_threads(self.config.threads or threads)
             try:
@@ -105,6 +107,7 @@ class Trainer:
         resume = resume or ranks.first(is_own_restart(self.run_dir))
         with ranks.together():
             device = find_device(self.config.device, ranks)
+            check_parallel(self.model, self.config, ranks, self._task.loss)
             checkpoint = self._find(resume)
             document = dump_config(self._run_config)
         self._check_same_view(ranks, checkpoint)

@@ -100,18 +100,16 @@ class Ranks:
             raise error
         raise RankError(f"rank 0: {error}")
 
-    @contextmanager
-    def within(self, minutes: float) -> Iterator[Ranks]:
+    def within(self, minutes: float) -> Ranks:
         """The same ranks, which wait for each other no longer than ``minutes``."""
         if self.size == 1:
-            yield self
-            return
+            return self
         timeout = datetime.timedelta(minutes=minutes)
-        group = dist.new_group(timeout=timeout, backend="gloo")
-        try:
-            yield Ranks(group, timeout)
-        finally:
-            dist.destroy_process_group(group)
+        return Ranks(_new_group("gloo", timeout), timeout)
+
+    def group_on(self, device: torch.device) -> Any:
+        """Their process group for tensors on a device; what they say goes over the CPU's."""
+        return _new_group("nccl", self.timeout) if device.type == "cuda" else self.group
 
 
 @contextmanager
@@ -123,7 +121,16 @@ def join() -> Iterator[Ranks]:
     if not _launched() or dist.is_initialized():
         yield Ranks()
         return
-    dist.init_process_group("gloo", timeout=STARTING)
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://", timeout=STARTING))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun keeps its store over restarts, and with it the addresses of ranks that are dead
+        # (https://github.com/pytorch/pytorch/issues/135712).
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"attempt-{attempt}", store)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=STARTING)
     try:
         yield Ranks()
     finally:
@@ -146,6 +153,20 @@ def explain_loss_of(ranks: Ranks) -> Iterator[None]:
             f"is late by more than timeout_minutes = {minutes:g}; start again to go on from the "
             f"last checkpoint."
         ) from error
+
+
+# By backend and timeout, with the group of all processes that they were made in. They are kept for
+# the next run: DTensor remembers the groups of a mesh, and takes equal meshes for one.
+_groups: dict[tuple[str, datetime.timedelta], tuple[Any, Any]] = {}
+
+
+def _new_group(backend: str, timeout: datetime.timedelta) -> Any:
+    world = dist.group.WORLD
+    known = _groups.get((backend, timeout))
+    if known is None or known[0] is not world:
+        known = (world, dist.new_group(timeout=timeout, backend=backend))
+        _groups[backend, timeout] = known
+    return known[1]
 
 
 def _is_connection(error: RuntimeError) -> bool:

@@ -14,11 +14,11 @@ from fenchel._checks import FenchelError
 from fenchel.training._agreement import Agreement
 from fenchel.training._batches import bucketed_batches, fingerprint
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._choose import make_parallel
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._observe import observe
-from fenchel.training._parallel import make_parallel
 from fenchel.training._progress import Progress
 from fenchel.training._random import (
     gather_random,

@@ -34,10 +34,11 @@ def optimizer_tensors(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True
 ) -> dict[str, Tensor]:
     """Adam's averages and step counts, named ``<what>/<parameter>``; without ``keep`` none."""
+    # Sorted: what was read from a file has another order on each rank.
     named = (
         (f"{what}/{name}", value)
         for name, parameter in model.named_parameters()
-        for what, value in optimizer.state.get(parameter, {}).items()
+        for what, value in sorted(optimizer.state.get(parameter, {}).items())
     )
     return _wholes(named, keep)
 
