@@ -24,12 +24,19 @@ SETTINGS = (*TINY, "train.max_epochs=2", "train.checkpoint_every=2", "train.log_
 KILLED_AT = "1:5"
 
 
-def torchrun(data: Path, run: Path, *options: str, module: str = "fenchel", killed: str = ""):
+def torchrun(
+    data: Path,
+    run: Path,
+    *options: str,
+    module: str = "fenchel",
+    killed: str = "",
+    settings: tuple[str, ...] = (),
+):
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
     words = ["train", "inflection", "--run", run, "--train", data, "--dev", data, "--set"]
     paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     return subprocess.run(
-        [sys.executable, *launch, "-m", "--", module, *map(str, words), *SETTINGS],
+        [sys.executable, *launch, "-m", "--", module, *map(str, words), *SETTINGS, *settings],
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "KILLED_AT": killed},
         cwd=ROOT,
         capture_output=True,
@@ -51,6 +58,7 @@ def jobs(tmp_path_factory):
         "restarted": (("--max-restarts", "1"), killed),
         "killed": ((), killed),
         "old": (("--max-restarts", "1"), {}),
+        "wrong": ((), {"settings": ("train.parallel=fsdp",)}),
     }
     with ThreadPoolExecutor(2) as pool:
         running = {
@@ -128,3 +136,11 @@ def test_what_is_refused_is_said_once_and_refused_again_after_a_restart(jobs):
     sentence = f"fenchel: {folder / 'old'}: expected a new or an empty directory; choose another."
     assert done["old"].stderr.count(sentence) == 2  # the first time, and after the restart
     assert [path.name for path in (folder / "old").iterdir()] == ["thesis.tex"]
+
+
+def test_settings_that_cannot_be_are_said_once_before_anything_is_written(jobs):
+    folder, done = jobs
+    assert done["wrong"].returncode == 1
+    sentence = "fenchel: TrainConfig: `parallel: fsdp` shards the layers of a Transformer, but"
+    assert done["wrong"].stderr.count(sentence) == 1
+    assert not (folder / "wrong").exists()

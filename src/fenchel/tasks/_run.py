@@ -72,12 +72,17 @@ def check_new(directory: Path) -> None:
         raise FenchelError(f"{directory}: expected a new or an empty directory; choose another.")
 
 
+def sized(config: RunConfig, task: Task) -> RunConfig:
+    """The config, with the sizes of the task's vocabularies."""
+    source, target = task.sizes
+    model = replace(config.model, source_vocabulary=source, target_vocabulary=target)
+    return replace(config, model=model)
+
+
 def create_run(directory: Path, task: Task, config: RunConfig) -> Run:
     """Write a new run directory, whole or not at all."""
     check_new(directory)
-    source, target = task.sizes
-    model = replace(config.model, source_vocabulary=source, target_vocabulary=target)
-    config = replace(config, model=model)
+    config = sized(config, task)
     partial = directory.with_name(f".{directory.name}.partial")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

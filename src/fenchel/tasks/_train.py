@@ -5,15 +5,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
-from fenchel.models import Batch, Seq2Seq
+from fenchel.models import Batch, Seq2Seq, build_model
 from fenchel.tasks._predict import answer
-from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run
+from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run, sized
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
 from fenchel.tasks.translation import TextConfig
 from fenchel.training import Trainer, TrainResult, override
+from fenchel.training._choose import check_parallel
 from fenchel.training._ranks import Ranks, join
 from fenchel.training._restart import is_own_restart
 
@@ -50,6 +52,7 @@ def start_run(
         pass
     learned = kind.from_options(examples, config.task)
     _check_some_short_enough(map(learned.pair, examples), config)
+    _check_parallel(sized(config, learned))
     return create_run(directory, learned, config)
 
 
@@ -153,6 +156,13 @@ def _absolute(data: DataConfig) -> DataConfig:
 
 def _limit(config: RunConfig) -> int | None:
     return config.task.max_tokens if isinstance(config.task, TextConfig) else None
+
+
+def _check_parallel(config: RunConfig) -> None:
+    ranks = Ranks()
+    if ranks.size > 1:
+        with torch.device("meta"):  # a model without weights tells as much
+            check_parallel(build_model(config.model), config.train, ranks)
 
 
 def _check_some_short_enough(pairs: Iterable[Pair], config: RunConfig) -> None:
