@@ -7,7 +7,7 @@
 threads, and 2 gloo processes of 1 thread each; target tokens a second of training alone, medians of
 runs in turns, and the largest difference of a step's loss from the first. No speed is shown if that
 is above 1e-4. *memory*: what one rank of two holds after a step, and the peak of its resident
-memory over steps, with the interpreter and torch. *restart*: rank 1 is killed in the middle of an
+memory over steps, with the interpreter and torch, while the allocator keeps nothing back. *restart*: rank 1 is killed in the middle of an
 epoch, and torchrun starts the job again; weights are compared byte by byte with those of a run that
 was left alone.
 """
@@ -80,7 +80,7 @@ def train(job: Job, folder: Path, name: str, processes: int, threads: int, *opti
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *command, "benchmarks.scale_job", str(path)],
-        env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+        env=os.environ | {"OMP_NUM_THREADS": str(threads)} | job.get("env", {}),
         capture_output=True,
         text=True,
     )
@@ -145,7 +145,10 @@ def memory(folder: Path, quick: bool) -> Job:
     """By kind: bytes of the largest rank."""
     size, batch, fields = (300, 300, SMALL) if quick else (16000, 1000, LARGE)
     train_fields = {"batch_size": batch, "max_steps": 6, "learning_rate": 3e-4}
-    job = {"model": vocabulary({**fields, "dropout": 0.0}, size), "examples": 2000}
+    # What is freed goes back to the system at once, or the peak would be that of the allocator.
+    env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    model = vocabulary({**fields, "dropout": 0.0}, size)
+    job = {"model": model, "examples": 2000, "env": env}
     found: Job = {"vocabulary": size, "batch tokens": batch}
     for kind, (processes, more) in KINDS.items():
         of_kind = {**job, "train": train_fields | more}

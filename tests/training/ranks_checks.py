@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,20 @@ import torch.distributed as dist
 
 from fenchel import FenchelError
 from fenchel.models import Batch
+from fenchel.tasks import DataConfig, train_run
+from fenchel.tasks._train import prepare_run
 from fenchel.training import RankError, TrainingError, _session
+from fenchel.training._ranks import Ranks
 from tests.training.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
 
 DROPOUT = 0.2
+TINY = ["train.max_epochs=4", "train.learning_rate=0.02", "train.batch_size=8", "model.dropout=0"]
+SMALL = ["model.width=16", "model.heads=2", "model.layers=1", "model.feedforward=16"]
+SHARDED = ["train.parallel=fsdp", "train.vocabulary_parallel=true", "train.schedule=constant"]
+TASKS = {
+    "lstm": ("lstm", [*TINY, "model.hidden=32", "model.embedding=16", "model.layers=1"]),
+    "transformer": ("transformer", [*TINY, *SMALL, *SHARDED]),
+}
 
 
 def curves(folder: Path) -> None:
@@ -27,12 +37,17 @@ def curves(folder: Path) -> None:
             trainer(name, folder / folder_of(name, dtype), dtype).run()
 
 
-def resumes(folder: Path) -> None:
+def resumes(folder: Path, names: Sequence[str] = ("transformer", "fsdp, vocabulary")) -> None:
     """Straight to the end, and with a stop, in which the generators of all ranks matter."""
-    for name in ("transformer", "fsdp, vocabulary"):
+    for name in names:
         trainer(name, folder / name / "straight", dropout=DROPOUT).run()
         trainer(name, folder / name / "stopped", dropout=DROPOUT, max_epochs=1).run()
         trainer(name, folder / name / "stopped", dropout=DROPOUT).run(resume=True)
+
+
+def resumes_ddp(folder: Path) -> None:
+    """With three ranks, a sum depends on its order."""
+    resumes(folder, ("transformer",))
 
 
 def moves(folder: Path) -> None:
@@ -173,6 +188,25 @@ def an_output_layer_in_parts(folder: Path) -> None:
     assert weight.shape == (13, 8) and weight.to_local().shape == (7 - dist.get_rank(), 8)
     with pytest.raises(FenchelError, match=r"^ShardedOutput: expected `with layer.gathered\(\):`"):
         run.model.eval().probabilities(Batch.collate(pairs()[:1]))
+
+
+def unused_parameters(folder: Path) -> None:
+    """They stay as they are, as in one process."""
+    run = trainer("lstm", folder, weight_decay=0.1)
+    run.model.spare = torch.nn.Parameter(torch.ones(3))
+    run.run()
+    assert run.model.spare.grad is None and torch.equal(run.model.spare, torch.ones(3))
+
+
+def a_task(folder: Path) -> None:
+    """Its validation is shared, or in lockstep where weights are sharded."""
+    ranks = Ranks()
+    for name, (kind, settings) in TASKS.items():
+        data = DataConfig((str(folder / "english-train"),), (str(folder / "english-train"),))
+        run, resume = prepare_run(
+            folder / name, "inflection", data, ranks, model=kind, settings=settings
+        )
+        train_run(run, resume=resume, show_progress=False)
 
 
 def bf16(folder: Path) -> None:

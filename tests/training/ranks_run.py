@@ -1,4 +1,4 @@
-"""Run functions in two gloo processes, once for all tests of a file: a process takes seconds."""
+"""Run functions in several gloo processes, once for all tests of a file: each takes seconds."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-RANKS = 2
 
-
-def run_checks(module: str, names: Sequence[str], folder: Path) -> dict[str, list[str]]:
+def run_checks(
+    module: str, names: Sequence[str], folder: Path, ranks: int = 2
+) -> dict[str, list[str]]:
     """Call the functions ``names`` of a module with ``folder`` on each rank; errors by name."""
     # A server imports torch once and forks the ranks; imports take longer than all checks.
     multiprocessing.set_forkserver_preload([module, "torch.distributed.tensor"])
     with tempfile.TemporaryDirectory() as said:
-        arguments = (module, list(names), str(folder), said)
-        mp.start_processes(_worker, arguments, RANKS, start_method="forkserver")
-        heard = [json.loads(Path(said, f"{rank}.json").read_text()) for rank in range(RANKS)]
+        arguments = (ranks, module, list(names), str(folder), said)
+        mp.start_processes(_worker, arguments, ranks, start_method="forkserver")
+        heard = [json.loads(Path(said, f"{rank}.json").read_text()) for rank in range(ranks)]
     return {name: [of_rank[name] for of_rank in heard if of_rank[name]] for name in names}
 
 
-def _worker(rank: int, module: str, names: list[str], folder: str, said: str) -> None:
+def _worker(rank: int, ranks: int, module: str, names: list[str], folder: str, said: str) -> None:
     warnings.simplefilter("error")
     os.fsync = lambda descriptor: None  # as conftest.py: no test pulls the plug
     torch.set_num_threads(1)
@@ -40,7 +40,7 @@ def _worker(rank: int, module: str, names: list[str], folder: str, said: str) ->
         "gloo",
         init_method=f"file://{said}/rendezvous",
         rank=rank,
-        world_size=RANKS,
+        world_size=ranks,
         timeout=datetime.timedelta(seconds=60),
     )
     functions = vars(importlib.import_module(module))

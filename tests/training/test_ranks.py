@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from fenchel.tasks import DataConfig, start_run, train_run
 from fenchel.training import load_checkpoint
+from tests.cli.cases import write_inflection
 from tests.training.killed import outcome
 from tests.training.ranks_cases import CASES, SINGLE, folder_of, trainer
+from tests.training.ranks_checks import TASKS
 from tests.training.ranks_run import run_checks
 
-RUNS = ("curves", "resumes", "moves")
+RUNS = ("curves", "resumes", "moves", "a_task")
 CHECKS = (
     "a_signal_to_one_rank_stops_all",
     "the_clock_of_rank_0_counts",
@@ -26,6 +29,7 @@ CHECKS = (
     "other_files_on_another_machine",
     "an_output_layer_in_parts",
     "bf16",
+    "unused_parameters",
     "a_rank_that_hangs",
 )
 CURVES = [(name, torch.float64) for name in CASES] + [(name, torch.float32) for name in SINGLE]
@@ -36,6 +40,8 @@ MOVED = ("lstm", "fsdp, tied", "fsdp, vocabulary")
 def two(tmp_path_factory) -> tuple[Path, dict[str, list[str]]]:
     """A folder for each check with what two ranks have left there, and the errors of each."""
     folder = tmp_path_factory.mktemp("ranks")
+    (folder / "a_task").mkdir()
+    write_inflection(folder / "a_task")
     for name in MOVED:
         trainer(name, folder / "moves" / name / "one, then two", max_epochs=1).run()
     return folder, run_checks("tests.training.ranks_checks", (*RUNS, *CHECKS), folder)
@@ -92,6 +98,29 @@ def test_two_ranks_differ_from_one_in_dropout_only_and_each_has_its_own(two, tmp
 def test_a_stopped_run_resumes_bit_for_bit(two, name):
     run = ran(two, "resumes") / name
     assert outcome(run / "stopped") == outcome(run / "straight")
+
+
+def test_so_does_one_of_three_ranks(two, tmp_path):
+    errors = run_checks("tests.training.ranks_checks", ["resumes_ddp"], tmp_path, ranks=3)
+    run = ran((tmp_path, errors), "resumes_ddp") / "transformer"
+    assert outcome(run / "stopped") == outcome(run / "straight")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_validated_as_by_one_process(two, tmp_path, name):
+    both = ran(two, "a_task")
+    kind, settings = TASKS[name]
+    files = (str(both / "english-train"),)
+    run = start_run(
+        tmp_path / "run", "inflection", DataConfig(files, files), model=kind, settings=settings
+    )
+    train_run(run, show_progress=False)
+    found, wanted = (
+        [record["metrics"] for record in records(path, "validation")]
+        for path in (both / name, tmp_path / "run")
+    )
+    assert found == wanted and len(found) == 4
+    assert wanted[0] != wanted[-1]  # a model that says nothing is validated alike by all
 
 
 def test_a_signal_to_one_rank_stops_all_and_the_run_resumes_bit_for_bit(two):

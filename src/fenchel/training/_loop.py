@@ -35,6 +35,10 @@ class Trainer:
     A run that was killed at any moment, and then resumed on the same machine with the same
     number of threads, ends with the same weights, bit for bit, as one that was not.
 
+    Under ``torchrun``, or in a process group, the ranks train one model together: each takes its
+    share of every batch, the gradient is that of the mean over all tokens, and rank 0 alone writes
+    to ``run_dir``, which all of them must see. A run may be resumed by another number of ranks.
+
     Args:
         model: any module; its random initialisation is the caller's.
         examples: the training data.
@@ -43,7 +47,8 @@ class Trainer:
         collate: makes a batch of some examples; a batch has ``.tokens`` and ``.to(device)``. It
             must not draw random numbers except from torch, whose generators are resumed.
         validate: returns named numbers, ``config.metric`` among them. It runs in eval mode without
-            gradients, and what it draws from torch's generators does not change the training.
+            gradients, and what it draws from torch's generators does not change the training. Every
+            rank calls it, and what rank 0 returns counts.
         length: of an example, in tokens; by default that of a pair's longer side.
         loss: mean loss per token of a batch; by default ``model.loss(batch)``.
         extra: plain JSON stored in each checkpoint (the model's config, vocabularies).
@@ -79,11 +84,13 @@ class Trainer:
 
         Args:
             resume: go on from the latest checkpoint in ``run_dir``, or start if there is none.
-                Without it, a directory that already holds a run is refused.
+                Without it, a directory that already holds a run is refused, unless ``torchrun`` has
+                restarted the job that began it.
 
         Raises:
-            TrainingError: the loss is not finite, or the disk is full; the last good checkpoint
-                is kept.
+            TrainingError: the loss is not finite, the disk is full, or another rank is gone; the
+                last good checkpoint is kept.
+            RankError: another rank raises one of these, or a FenchelError.
         """
         with join() as joined:
             ranks = joined.within(self.config.timeout_minutes)

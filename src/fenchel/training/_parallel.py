@@ -133,7 +133,12 @@ class Replicated(Several):
         ignored |= {name for name, p in module.named_parameters() if is_sharded(p)}
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored)
         wrapped = DistributedDataParallel(
-            module, process_group=self.group, gradient_as_bucket_view=True
+            module,
+            process_group=self.group,
+            gradient_as_bucket_view=True,
+            # Not only for such parameters: DDP would sort its buckets anew after the first step,
+            # and a resumed run would add up gradients in another order than one that went on.
+            find_unused_parameters=True,
         )
         self._loss = lambda model, batch: wrapped(batch)
 
@@ -171,6 +176,9 @@ class LossOf(nn.Module):
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
         self.model, self._loss = model, loss
+        # DDP, asked to look for a parameter that is not used, prints a warning if there is none.
+        plain = next(p for p in model.parameters() if not is_sharded(p))
+        self.unused = nn.Parameter(plain.detach().new_zeros(1))
 
     def forward(self, batch: Any) -> Tensor:
         """The mean loss per token."""
