@@ -33,6 +33,7 @@ LEVEL = {
     "tasks": 9,
     "cli": 10,
     "explorer": 10,
+    "__main__": 11,
 }
 ROOT = Path(fenchel.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -69,7 +69,7 @@ def test_failure_of_a_write_is_code_1(trained, tmp_path, fenchel, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "checkpoint")
 
-    monkeypatch.setattr("fenchel.cli._train.start_run", full)
+    monkeypatch.setattr("fenchel.cli._train.prepare_run", full)
     data = trained[1]
     done = fenchel("train", "inflection", "--run", tmp_path, "--train", data, "--dev", data)
     assert (done.code, done.err) == (1, "fenchel: checkpoint: No space left on device.\n")

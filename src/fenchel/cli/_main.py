@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from fenchel._checks import FenchelError
@@ -38,15 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
-    from fenchel.training import TrainingError
+    from fenchel.training import RankError, TrainingError
 
     try:
         command, bound, *_ = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
+        if os.environ.get("RANK", "0") != "0":
+            return _follow(WRONG)  # all ranks have the same command line
         raise FenchelError(" ".join(str(error).split())) from None
     try:
         code = command(*bound.args, **bound.kwargs)
         sys.stdout.flush()
+    except RankError:
+        return _follow(FAILED)
     except TrainingError as error:
         return _complain(str(error), FAILED)
     except OSError as error:
@@ -54,6 +59,12 @@ def _run(tokens: list[str]) -> int:
             raise
         return _complain(f"{error.filename or 'a file'}: {error.strerror}.", FAILED)
     return code if isinstance(code, int) else 0
+
+
+def _follow(code: int) -> int:
+    """End after the rank that says why: torchrun ends all others as soon as one has ended."""
+    time.sleep(1)
+    return code
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -3,10 +3,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fenchel._checks import FenchelError
 from fenchel.cli._main import INTERRUPTED
 from fenchel.cli._types import Files, Flag, Kind, Settings
-from fenchel.tasks import DataConfig, resume_run, start_run, train_run
+from fenchel.tasks import DataConfig, train_run
+from fenchel.tasks._train import prepare_run
+from fenchel.training._ranks import join
 
 
 def inflection(
@@ -103,26 +104,21 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> int:
-    if resume:
-        run = resume_run(directory, task, data, settings)
-        if model not in (None, run.config.model.kind):
-            raise FenchelError(
-                f"--model: expected {run.config.model.kind}, as the run was started, but got "
-                f"{model}."
-            )
-    else:
-        run = start_run(directory, task, data, model=model or "lstm", settings=settings)
-    result = train_run(run, resume=resume, note=_note, show_progress=not quiet)
-    if result.reason == "interrupted":
+    with join() as ranks:
+        run, resume = prepare_run(
+            directory, task, data, ranks, model=model, settings=settings, resume=resume
+        )
+        result = train_run(run, resume=resume, note=_note, show_progress=not quiet)
+    interrupted = result.reason == "interrupted"
+    if interrupted and ranks.leads:
         _note(f"interrupted at step {result.step}; add `--resume` to the command to go on.")
-        return INTERRUPTED
-    if not quiet:
+    elif not quiet and ranks.leads:
         best = "none" if result.best is None else f"{result.best:.4f}"
         _note(
             f"{directory}: done after {result.epoch} epochs ({result.reason}), "
             f"best {run.config.train.metric} {best} at step {result.best_step}."
         )
-    return 0
+    return INTERRUPTED if interrupted else 0
 
 
 def _note(sentence: str) -> None:

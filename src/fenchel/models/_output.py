@@ -66,20 +66,17 @@ class OutputLayer(Module):
 
     def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
         """The mean loss of hidden states (N, d) against tokens (N,), ``PAD`` not counting."""
-        kept = target != PAD
-        # Rows of padding would be multiplied with the whole vocabulary for nothing.
-        rows, tokens = hidden[kept], target[kept]
-        self._sample = rows.detach()[:: max(1, rows.shape[0] // SAMPLE)].clone()
-        bias = self._open_bias()
+        rows, tokens = self._rows(hidden, target)
+        weight, bias = self._layer()
         if self.alpha == 1 and self.label_smoothing == 0:
-            return F.cross_entropy(_wide(F.linear(rows, self.weight, bias)), tokens)
+            return F.cross_entropy(_wide(F.linear(rows, weight, bias)), tokens)
         return linear_entmax_loss(
-            rows, self.weight, tokens, self.alpha, bias=bias, label_smoothing=self.label_smoothing
+            rows, weight, tokens, self.alpha, bias=bias, label_smoothing=self.label_smoothing
         )
 
     def probabilities(self, hidden: Tensor) -> Tensor:
         """(…, V) with exact zeros, in float32 or wider."""
-        scores = _wide(F.linear(hidden, self.weight, self._open_bias()))
+        scores = _wide(F.linear(hidden, *self._layer()))
         return softmax(scores) if self.alpha == 1 else entmax(scores, self.alpha)
 
     def support_size(self) -> float:
@@ -92,13 +89,21 @@ class OutputLayer(Module):
             return math.nan
         if self.alpha == 1:
             return float((~self.closed).sum())
-        weight, bias = self.weight.detach(), self._open_bias().detach()
+        weight, bias = (x.detach() for x in self._layer())
         sample = self._sample.to(weight)
         sizes = linear_sparse_entmax(sample, weight, self.alpha, bias=bias).sizes
         return float(sizes.double().mean())
 
-    def _open_bias(self) -> Tensor:
-        return self.bias.masked_fill(self.closed, -math.inf)
+    def _rows(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Those that count: padding would be multiplied with the whole vocabulary for nothing."""
+        kept = target != PAD
+        rows = hidden[kept]
+        self._sample = rows.detach()[:: max(1, rows.shape[0] // SAMPLE)].clone()
+        return rows, target[kept]
+
+    def _layer(self) -> tuple[Tensor, Tensor]:
+        """The weight (V, d), and the bias (V,) with -inf for what is no output."""
+        return self.weight, self.bias.masked_fill(self.closed, -math.inf)
 
     def extra_repr(self) -> str:
         vocabulary, width = self.weight.shape

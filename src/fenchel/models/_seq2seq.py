@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -46,8 +46,18 @@ class Seq2Seq(Module):
 
     Training calls :meth:`loss`; a search calls :meth:`start` once and :meth:`step` for each token,
     in ``eval()`` mode, both without gradient.
+
+    Sharding (FSDP) asks for :meth:`blocks`, the layers whose weights are gathered one at a time,
+    and ``forward_methods``, the ways into the model for which the others are gathered.
     """
 
+    forward_methods: ClassVar[tuple[str, ...]] = (
+        "loss",
+        "probabilities",
+        "start",
+        "step",
+        "attention_maps",
+    )
     config: LSTMConfig | TransformerConfig
     output: OutputLayer
 
@@ -78,6 +88,10 @@ class Seq2Seq(Module):
         check_tokens(name, tokens, state.rows, self.config.target_vocabulary)
         with torch.no_grad():
             return self._step(state, tokens)
+
+    def blocks(self) -> list[Module]:
+        """The layers that make up most of the model; none if it cannot be sharded by layers."""
+        return []
 
     def attention_maps(self, batch: Batch) -> dict[str, Tensor]:
         """Weights (layers, B, heads, L, S) of each kind of attention, without gradient."""

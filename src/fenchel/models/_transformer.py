@@ -103,28 +103,32 @@ class TransformerSeq2Seq(Seq2Seq):
         found = {kind: _learned(layers) for kind, layers in of_kind.items()}
         return {kind: alphas for kind, alphas in found.items() if alphas is not None}
 
+    def blocks(self) -> list[Module]:
+        """The layers of the encoder and the decoder."""
+        return [*self.encoder, *self.decoder]
+
     def _encode(
         self, source: Tensor, lengths: Tensor, maps: Maps | None = None
-    ) -> tuple[list[KeysValues], Tensor | None]:
-        """Each decoder layer's keys and values of the source, and the mask of its tokens."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """The encoder's output (B, S, width), and the mask of the source's tokens."""
         mask = source_mask(source, lengths)
         mask = None if mask is None else mask[:, None, None]
         x = self.source_embedding(source)
         for layer in self._encoder_layers():
             x = layer(x, mask, maps)
-        x = self.encoder_norm(x)
-        return [layer.cross.keys(x) for layer in self._decoder_layers()], mask
+        return self.encoder_norm(x), mask
 
     def _decode(self, batch: Batch, maps: Maps | None = None) -> Tensor:
-        keys, mask = self._encode(batch.source, batch.source_lengths, maps)
+        encoded, mask = self._encode(batch.source, batch.source_lengths, maps)
         # Padding comes last in a target, so that no position that counts can look at it.
         x = self.target_embedding(batch.decoder_input)
-        for layer, of_source in zip(self._decoder_layers(), keys, strict=True):
-            x, _ = layer(x, None, of_source, mask, maps)
+        for layer in self._decoder_layers():
+            x, _ = layer(x, None, encoded, mask, maps)
         return self.decoder_norm(x)
 
     def _start(self, source: Tensor, source_lengths: Tensor) -> State:
-        keys, mask = self._encode(source, source_lengths)
+        encoded, mask = self._encode(source, source_lengths)
+        keys = [layer.source_keys(encoded) for layer in self._decoder_layers()]
         rows = torch.arange(source.shape[0], device=source.device)
         memory = Memory(tuple(x for pair in keys for x in pair), mask, rows)
         none = tuple((k[:, :, :0], v[:, :, :0]) for k, v in keys)
@@ -140,7 +144,7 @@ class TransformerSeq2Seq(Seq2Seq):
         keys = zip(flat[0::2], flat[1::2], strict=True)
         for layer, before, of_source in zip(self._decoder_layers(), state.past, keys, strict=True):
             x, so_far = layer(x, before, of_source, state.memory.mask, maps)
-            past.append(so_far)
+            past.append(cast(KeysValues, so_far))
         p = self.output.probabilities(self.decoder_norm(x)[:, 0])
         attention = torch.stack(maps["cross"]).mean((0, 2))[:, 0]
         return Step(p, TransformerState(state.memory, tuple(past)), attention)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -59,6 +60,8 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Self-attention to earlier positions, attention to the source, a feed-forward network."""
 
+    forward_methods: ClassVar[tuple[str, ...]] = ("source_keys",)
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.around_own = Residual(config)
@@ -68,19 +71,24 @@ class DecoderLayer(Module):
         self.around_feedforward = Residual(config)
         self.feedforward = feedforward_of(config)
 
+    def source_keys(self, encoded: Tensor) -> KeysValues:
+        """What attention needs of the encoder's output (B, S, width), the same at all steps."""
+        return self.cross.keys(encoded)
+
     def forward(
         self,
         x: Tensor,
         past: KeysValues | None,
-        source: KeysValues,
+        source: Tensor | KeysValues,
         mask: Tensor | None,
         maps: Maps | None = None,
-    ) -> tuple[Tensor, KeysValues]:
-        """(B, L, width) to the same, and the keys and values of all positions so far.
+    ) -> tuple[Tensor, KeysValues | None]:
+        """(B, L, width) to the same, and with ``past`` all keys and values so far.
 
         Without ``past``, x is a whole prefix and looks back causally; with it, x is the one
-        position after it.
+        position after it. ``source`` is the encoder's output, or its :meth:`source_keys`.
         """
+        of_source = self.cross.keys(source) if isinstance(source, Tensor) else source
         y = self.around_own.before(x)
         k, v = self.own.keys(y)
         if past is not None:
@@ -90,11 +98,12 @@ class DecoderLayer(Module):
         record(maps, "decoder", weights)
         x = self.around_own.after(x, out)
         y = self.around_cross.before(x)
-        out, weights = self.cross.attend(y, source, mask, need_weights=need)
+        out, weights = self.cross.attend(y, of_source, mask, need_weights=need)
         record(maps, "cross", weights)
         x = self.around_cross.after(x, out)
         y = self.around_feedforward.before(x)
-        return self.around_feedforward.after(x, self.feedforward(y)), (k, v)
+        so_far = None if past is None else (k, v)
+        return self.around_feedforward.after(x, self.feedforward(y)), so_far
 
 
 class Positioned(Module):

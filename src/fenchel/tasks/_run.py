@@ -28,6 +28,7 @@ from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection
 from fenchel.tasks.translation import Summarization, Translation
 from fenchel.training import load_checkpoint, load_config, save_config
+from fenchel.training._restart import claim
 
 FORMAT = 1
 TASKS: dict[str, type[Task]] = {
@@ -71,12 +72,17 @@ def check_new(directory: Path) -> None:
         raise FenchelError(f"{directory}: expected a new or an empty directory; choose another.")
 
 
+def sized(config: RunConfig, task: Task) -> RunConfig:
+    """The config, with the sizes of the task's vocabularies."""
+    source, target = task.sizes
+    model = replace(config.model, source_vocabulary=source, target_vocabulary=target)
+    return replace(config, model=model)
+
+
 def create_run(directory: Path, task: Task, config: RunConfig) -> Run:
     """Write a new run directory, whole or not at all."""
     check_new(directory)
-    source, target = task.sizes
-    model = replace(config.model, source_vocabulary=source, target_vocabulary=target)
-    config = replace(config, model=model)
+    config = sized(config, task)
     partial = directory.with_name(f".{directory.name}.partial")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -91,6 +97,7 @@ def create_run(directory: Path, task: Task, config: RunConfig) -> Run:
         save_config(config, partial / "config.yaml")
         about = {"format": FORMAT, "fenchel": fenchel.__version__, "task": task.name}
         (partial / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+        claim(partial)
         if directory.exists():
             directory.rmdir()
         os.replace(partial, directory)

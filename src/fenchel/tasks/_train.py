@@ -5,15 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
-from fenchel.models import Batch, Seq2Seq
+from fenchel.models import Batch, Seq2Seq, build_model
 from fenchel.tasks._predict import answer
-from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run
+from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run, sized
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
 from fenchel.tasks.translation import TextConfig
 from fenchel.training import Trainer, TrainResult, override
+from fenchel.training._choose import check_parallel
+from fenchel.training._ranks import Ranks, join
+from fenchel.training._restart import is_own_restart
 
 Note = Callable[[str], None]
 Pair = tuple[list[int], list[int]]
@@ -48,6 +52,7 @@ def start_run(
         pass
     learned = kind.from_options(examples, config.task)
     _check_some_short_enough(map(learned.pair, examples), config)
+    _check_parallel(sized(config, learned))
     return create_run(directory, learned, config)
 
 
@@ -59,6 +64,35 @@ def resume_run(directory: Path, task: str, data: DataConfig, settings: Sequence[
     return replace(run, config=replace(config, data=replace(config.data, **kept)))
 
 
+def prepare_run(
+    directory: Path,
+    task: str,
+    data: DataConfig,
+    ranks: Ranks,
+    *,
+    model: ModelKind | None = None,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+) -> tuple[Run, bool]:
+    """Start a run or open it to go on with, together: rank 0 starts it, then all open it.
+
+    Returns:
+        The run, and whether to resume it: also if ``torchrun`` has restarted the job that began it.
+    """
+    resume = resume or ranks.first(is_own_restart(directory))
+    with ranks.together():
+        if ranks.leads and not resume:
+            start_run(directory, task, data, model=model or "lstm", settings=settings)
+    with ranks.together():
+        run = resume_run(directory, task, data, settings if resume else ())
+        if model not in (None, run.config.model.kind):
+            raise FenchelError(
+                f"--model: expected {run.config.model.kind}, as the run was started, but got "
+                f"{model}."
+            )
+    return run, resume
+
+
 def train_run(
     run: Run, *, resume: bool = False, note: Note = print, show_progress: bool = True
 ) -> TrainResult:
@@ -67,21 +101,33 @@ def train_run(
     Args:
         run: from :func:`start_run` or :func:`resume_run`.
         resume: go on from its latest checkpoint, if there is one.
-        note: is told in one sentence what is left out of the data.
+        note: is told in one sentence what is left out of the data; by rank 0, of several.
         show_progress: on standard error.
     """
+    with join() as ranks:
+        return _train_run(run, ranks, resume, note if ranks.leads else _ignore, show_progress)
+
+
+def _train_run(
+    run: Run, ranks: Ranks, resume: bool, note: Note, show_progress: bool
+) -> TrainResult:
     task, config = run.task, run.config
     data = config.data
-    pairs = [task.pair(example) for example in task.read_gold(data.train, data.language)]
-    pairs = _short_enough(pairs, config, note)
-    dev = list(task.read_gold(data.dev, data.language))
+    with ranks.together():
+        pairs = [task.pair(example) for example in task.read_gold(data.train, data.language)]
+        pairs = _short_enough(pairs, config, note)
+        dev = list(task.read_gold(data.dev, data.language))
     search = config.search
 
     def validate(model: nn.Module) -> dict[str, float]:
         assert isinstance(model, Seq2Seq)
+        # Sharded weights are gathered at each step, for which all ranks must take the same steps.
+        lockstep = config.train.parallel == "fsdp"
+        share = dev if lockstep else ranks.share(dev)
         answers = answer(
-            model, task, dev, beam=search.validation_beam, max_length=search.max_length
+            model, task, share, beam=search.validation_beam, max_length=search.max_length
         )
+        answers = answers if lockstep else ranks.unshare(answers)
         scores = task.score(dev, answers)
         return {name: value for name, value in scores.items() if "/" not in name}
 
@@ -98,6 +144,10 @@ def train_run(
     return trainer.run(resume=resume)
 
 
+def _ignore(sentence: str) -> None:
+    """Other ranks than the first have nothing to say."""
+
+
 def _absolute(data: DataConfig) -> DataConfig:
     """Files by their whole paths: a run may be resumed from elsewhere."""
     train, dev = (tuple(map(os.path.abspath, paths)) for paths in (data.train, data.dev))
@@ -106,6 +156,13 @@ def _absolute(data: DataConfig) -> DataConfig:
 
 def _limit(config: RunConfig) -> int | None:
     return config.task.max_tokens if isinstance(config.task, TextConfig) else None
+
+
+def _check_parallel(config: RunConfig) -> None:
+    ranks = Ranks()
+    if ranks.size > 1:
+        with torch.device("meta"):  # a model without weights tells as much
+            check_parallel(build_model(config.model), config.train, ranks)
 
 
 def _check_some_short_enough(pairs: Iterable[Pair], config: RunConfig) -> None:

@@ -3,7 +3,7 @@
 from fenchel.training._batches import bucketed_batches
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore, load_checkpoint
 from fenchel.training._config import TrainConfig
-from fenchel.training._errors import TrainingError
+from fenchel.training._errors import RankError, TrainingError
 from fenchel.training._loop import Trainer
 from fenchel.training._schedule import (
     Constant,
@@ -23,6 +23,7 @@ __all__ = [
     "InverseSqrt",
     "Linear",
     "Plateau",
+    "RankError",
     "Schedule",
     "TrainConfig",
     "TrainResult",

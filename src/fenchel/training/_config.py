@@ -30,7 +30,9 @@ class TrainConfig:
     batch_unit: Literal["sentences", "tokens"] = _field(
         "sentences", "What batch_size counts: sentences, or tokens with padding."
     )
-    batch_size: int = _field(64, "Size of a batch, in units of batch_unit.")
+    batch_size: int = _field(
+        64, "Size of a batch, in units of batch_unit; that of all processes together."
+    )
     bucket_window: int = _field(
         2048, "Examples sorted by length together, so that a batch has little padding; 1 = none."
     )
@@ -82,6 +84,20 @@ class TrainConfig:
         1, "How many of the last checkpoints to keep beside the best one.", frozen=False
     )
     tensorboard: bool = _field(False, "Write the metrics for TensorBoard as well.", frozen=False)
+    parallel: Literal["ddp", "fsdp"] = _field(
+        "ddp",
+        "With several processes: ddp, each has the whole model; fsdp, each has a part of every "
+        "layer (Transformer only).",
+        frozen=False,
+    )
+    vocabulary_parallel: bool = _field(
+        False,
+        "With several processes: deal the output layer's tokens out, to each its share of them.",
+        frozen=False,
+    )
+    timeout_minutes: float = _field(
+        30.0, "With several processes: how long one waits for another, then fails.", frozen=False
+    )
 
     def __post_init__(self) -> None:
         """Check each value; a wrong one is named with what was expected."""
@@ -113,9 +129,8 @@ class TrainConfig:
         for name in ("clip_norm", "max_minutes"):
             good = getattr(self, name) is None or self._is_number(name, 0.0, math.inf)
             self._check(name, good, "a number above 0, or None")
-        self._check(
-            "learning_rate", self._is_number("learning_rate", 0.0, math.inf), "a number above 0"
-        )
+        for name in ("learning_rate", "timeout_minutes"):
+            self._check(name, self._is_number(name, 0.0, math.inf), "a number above 0")
         self._check(
             "plateau_factor", self._is_number("plateau_factor", 0.0, 1.0), "between 0 and 1"
         )
@@ -129,6 +144,7 @@ class TrainConfig:
             ("optimizer", ("adam", "adamw")),
             ("schedule", ("plateau", "inverse_sqrt", "linear", "constant")),
             ("mode", ("min", "max")),
+            ("parallel", ("ddp", "fsdp")),
         ):
             self._check(name, getattr(self, name) in names, f"one of {', '.join(names)}")
         if self.schedule == "linear" and self.max_steps is None:

@@ -18,8 +18,11 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[StopRequest]:
+def stop_on_signal(*, patient: bool = False) -> Iterator[StopRequest]:
     """Turn the first SIGINT or SIGTERM into a request; the second acts as it always does.
+
+    Unless ``patient``: torchrun hands a Ctrl-C on to ranks that the terminal has told already, and
+    ends those that take too long.
 
     An exception out of the middle of an update would leave some weights updated and others not.
     Only the main thread can receive signals; elsewhere nothing changes.
@@ -34,7 +37,7 @@ def stop_on_signal() -> Iterator[StopRequest]:
     def handle(number: int, frame: FrameType | None) -> None:
         # Nothing is printed here: the signal may have come in the middle of a print.
         request.requested = True
-        for other in numbers:
+        for other in () if patient else numbers:
             signal.signal(other, before[other])
 
     for number in numbers:

@@ -11,14 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
-from fenchel.training._batches import check_lengths
+from fenchel.training._batches import check_lengths, fingerprint
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._choose import check_parallel
 from fenchel.training._config import TrainConfig
+from fenchel.training._device import find_device
 from fenchel.training._errors import TrainingError
 from fenchel.training._files import DISK_FULL, replace_file
 from fenchel.training._interrupt import stop_on_signal
 from fenchel.training._progress import make_progress
-from fenchel.training._records import Records
+from fenchel.training._ranks import Ranks, explain_loss_of, join
+from fenchel.training._records import NoRecords, Records
+from fenchel.training._restart import claim, is_own_restart
 from fenchel.training._resume import check_same_run
 from fenchel.training._session import Session
 from fenchel.training._task import Task, TrainResult, model_loss, pair_length
@@ -31,6 +35,10 @@ class Trainer:
     A run that was killed at any moment, and then resumed on the same machine with the same
     number of threads, ends with the same weights, bit for bit, as one that was not.
 
+    Under ``torchrun``, or in a process group, the ranks train one model together: each takes its
+    share of every batch, the gradient is that of the mean over all tokens, and rank 0 alone writes
+    to ``run_dir``, which all of them must see. A run may be resumed by another number of ranks.
+
     Args:
         model: any module; its random initialisation is the caller's.
         examples: the training data.
@@ -39,7 +47,8 @@ class Trainer:
         collate: makes a batch of some examples; a batch has ``.tokens`` and ``.to(device)``. It
             must not draw random numbers except from torch, whose generators are resumed.
         validate: returns named numbers, ``config.metric`` among them. It runs in eval mode without
-            gradients, and what it draws from torch's generators does not change the training.
+            gradients, and what it draws from torch's generators does not change the training. Every
+            rank calls it, and what rank 0 returns counts.
         length: of an example, in tokens; by default that of a pair's longer side.
         loss: mean loss per token of a batch; by default ``model.loss(batch)``.
         extra: plain JSON stored in each checkpoint (the model's config, vocabularies).
@@ -75,30 +84,62 @@ class Trainer:
 
         Args:
             resume: go on from the latest checkpoint in ``run_dir``, or start if there is none.
-                Without it, a directory that already holds a run is refused.
+                Without it, a directory that already holds a run is refused, unless ``torchrun`` has
+                restarted the job that began it.
 
         Raises:
-            TrainingError: the loss is not finite, or the disk is full; the last good checkpoint
-                is kept.
+            TrainingError: the loss is not finite, the disk is full, or another rank is gone; the
+                last good checkpoint is kept.
+            RankError: another rank raises one of these, or a FenchelError.
         """
-        checkpoint = self._find(resume)
-        document = dump_config(self._run_config)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.config.threads or threads)
-        try:
-            session = Session(self.model, self._task, self.config, self._store, checkpoint)
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            replace_file(self.run_dir / "config.yaml", document.encode())
-            return self._run(session)
-        except OSError as error:
-            if error.errno in DISK_FULL:
-                raise TrainingError(
-                    f"the disk of {self.run_dir} is full; free some space and resume: "
-                    f"{self._store.describe_latest()} is kept."
-                ) from error
-            raise
-        finally:
-            torch.set_num_threads(threads)
+        with join() as joined:
+            ranks = joined.within(self.config.timeout_minutes)
+            threads = torch.get_num_threads()
+            torch.set_num_threads(self.config.threads or threads)
+            try:
+                with explain_loss_of(ranks):
+                    return self._run(self._start(ranks, resume))
+            except OSError as error:
+                if error.errno in DISK_FULL:
+                    raise TrainingError(
+                        f"the disk of {self.run_dir} is full; free some space and resume: "
+                        f"{self._store.describe_latest()} is kept."
+                    ) from error
+                raise
+            finally:
+                torch.set_num_threads(threads)
+
+    def _start(self, ranks: Ranks, resume: bool) -> Session:
+        """Check and read everything; nothing is written before all ranks are content."""
+        resume = resume or ranks.first(is_own_restart(self.run_dir))
+        with ranks.together():
+            device = find_device(self.config.device, ranks)
+            check_parallel(self.model, self.config, ranks, self._task.loss)
+            checkpoint = self._find(resume)
+            document = dump_config(self._run_config)
+        self._check_same_view(ranks, checkpoint)
+        session = Session(
+            self.model, self._task, self.config, self._store, checkpoint, ranks, device
+        )
+        with ranks.together():
+            if ranks.leads:
+                self.run_dir.mkdir(parents=True, exist_ok=True)
+                claim(self.run_dir)
+                replace_file(self.run_dir / "config.yaml", document.encode())
+        return session
+
+    def _check_same_view(self, ranks: Ranks, checkpoint: Checkpoint | None) -> None:
+        """Ranks on several machines may see other directories, or other data."""
+        name = None if checkpoint is None else checkpoint.path.name
+        views = ranks.gather((name, fingerprint(self._task.lengths)))
+        kinds = ("checkpoint", "training data")
+        for what, seen in zip(kinds, zip(*views, strict=True), strict=True):
+            if len(set(seen)) > 1:
+                error = FenchelError(
+                    f"{self.run_dir}: expected all ranks to see the same {what}, but they see "
+                    f"{', '.join(map(str, seen))}; put files where every machine can read them."
+                )
+                ranks.fail(error)
 
     def _find(self, resume: bool) -> Checkpoint | None:
         found = self._store.find()
@@ -119,18 +160,23 @@ class Trainer:
         return checkpoint
 
     def _run(self, session: Session) -> TrainResult:
-        session.records = Records(
-            self.run_dir,
-            size=session.state.records_bytes,
-            step=session.state.step,
-            tensorboard=self.config.tensorboard,
-        )
+        leads = session.ranks.leads
+        session.records = self._open_records(session) if leads else NoRecords()
         try:
-            session.progress = make_progress(self._show_progress, session.total_steps())
+            show = self._show_progress and leads
+            session.progress = make_progress(show, session.total_steps())
             try:
-                with stop_on_signal() as request:
+                with stop_on_signal(patient=session.ranks.size > 1) as request:
                     return session.train(request)
             finally:
                 session.progress.close()
         finally:
             session.records.close()
+
+    def _open_records(self, session: Session) -> Records:
+        return Records(
+            self.run_dir,
+            size=session.state.records_bytes,
+            step=session.state.step,
+            tensorboard=self.config.tensorboard,
+        )

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fenchel.training._wholes import whole
+
 
 @torch.no_grad()
 def observe(model: nn.Module) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def _named(alphas: Any) -> dict[str, list[float]]:
 
 def _numbers(value: Any) -> list[float]:
     if isinstance(value, Tensor):
-        return [float(x) for x in value.detach().flatten().tolist()]
+        return [float(x) for x in whole(value.detach()).flatten().tolist()]
     if isinstance(value, Iterable):
         return [x for item in value for x in _numbers(item)]
     return [] if value is None else [float(value)]

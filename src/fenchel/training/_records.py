@@ -67,6 +67,20 @@ class Records:
                 self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
 
 
+class NoRecords:
+    """Writes nothing: of several ranks, one keeps the records."""
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def sync(self) -> int:
+        """Nothing is there."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def _tensorboard(run_dir: Path, step: int) -> Any:
     # torch's own message does not say which extra; this one does.
     require("tensorboard", extra="tensorboard", purpose="`tensorboard: true`")

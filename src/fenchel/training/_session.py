@@ -5,28 +5,34 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
+from fenchel.training._agreement import Agreement
 from fenchel.training._batches import bucketed_batches, fingerprint
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._choose import make_parallel
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._observe import observe
 from fenchel.training._progress import Progress
-from fenchel.training._records import Records
+from fenchel.training._random import (
+    gather_random,
+    load_random,
+    load_random_of_rank,
+    random_tensors,
+    seed_rank,
+)
+from fenchel.training._ranks import Ranks
+from fenchel.training._records import NoRecords, Records
 from fenchel.training._schedule import make_schedule
 from fenchel.training._state import RunState
 from fenchel.training._task import Task, TrainResult
-from fenchel.training._tensors import (
-    load_optimizer,
-    load_random,
-    optimizer_tensors,
-    random_tensors,
-)
+from fenchel.training._wholes import load_optimizer, model_tensors, optimizer_tensors
 
 clock = time.perf_counter
 
@@ -34,8 +40,9 @@ clock = time.perf_counter
 class Session:
     """The loop itself. :class:`~fenchel.training.Trainer` opens its files and starts it."""
 
-    records: Records
+    records: Records | NoRecords
     progress: Progress
+    request: StopRequest
 
     def __init__(
         self,
@@ -44,16 +51,18 @@ class Session:
         config: TrainConfig,
         store: CheckpointStore,
         checkpoint: Checkpoint | None,
+        ranks: Ranks,
+        device: torch.device,
     ) -> None:
         self.model, self.task, self.config, self.store = model, task, config, store
-        self.device = _device(config.device)
-        model.to(self.device)
+        self.ranks, self.device = ranks, device
+        model.to(device)
         if checkpoint is not None:
             checkpoint.load_weights(model)
+        self.parallel = make_parallel(model, task, config, ranks, device)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = kind(
-            self.parameters,
+            [{"params": group} for group in self.parallel.groups()],
             lr=config.learning_rate,
             betas=config.betas,
             weight_decay=config.weight_decay,
@@ -61,14 +70,16 @@ class Session:
         self.schedule = make_schedule(config)
         if checkpoint is None:
             self.state = RunState()
-            torch.manual_seed(config.seed)
+            seed_rank(config.seed, ranks.rank)
         else:
             self.state = RunState.from_json(checkpoint.state, checkpoint.path / "state.json")
             self.schedule.load(self.state.schedule)
             load_optimizer(model, self.optimizer, checkpoint.tensors["optimizer"])
-            load_random(checkpoint.tensors["random"])
+            states = checkpoint.tensors["random"]
+            load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
         self.saved_step = self.state.step if checkpoint is not None else -1
         self.began = clock() - self.state.elapsed
+        self.agreement = Agreement(ranks, self.state.elapsed)
         self.plan = self._batches()
 
     def total_steps(self) -> int | None:
@@ -80,11 +91,11 @@ class Session:
 
     def train(self, request: StopRequest) -> TrainResult:
         """Go on until a limit is reached or a stop is requested."""
-        state, config = self.state, self.config
+        state, config, self.request = self.state, self.config, request
         if self.saved_step < 0:
             self.save()  # so that a run killed early resumes from the same weights
         self.model.train()
-        while (reason := self._reason_to_stop(request)) is None:
+        while (reason := self._reason_to_stop()) is None:
             if state.batch == len(self.plan):
                 state.epoch, state.batch = state.epoch + 1, 0
                 self.plan = self._batches()
@@ -119,10 +130,11 @@ class Session:
         state.records_bytes = self.records.sync()
         state.schedule = self.schedule.state()
         state.elapsed = self._elapsed()
+        keep = self.ranks.leads
         tensors = {
-            "model": self.model.state_dict(),
-            "optimizer": optimizer_tensors(self.model, self.optimizer),
-            "random": random_tensors(),
+            "model": model_tensors(self.model, keep=keep),
+            "optimizer": optimizer_tensors(self.model, self.optimizer, keep=keep),
+            "random": gather_random(self.ranks),
         }
         document = {
             **asdict(state),
@@ -130,7 +142,9 @@ class Session:
             "data": fingerprint(self.task.lengths),
             "extra": dict(self.task.extra),
         }
-        self.store.save(tensors, document, best=best)
+        with self.ranks.together():
+            if self.ranks.leads:
+                self.store.save(tensors, document, best=best)
         self.saved_step = state.step
 
     def _batches(self) -> list[list[int]]:
@@ -146,9 +160,13 @@ class Session:
     def _elapsed(self) -> float:
         return clock() - self.began
 
-    def _reason_to_stop(self, request: StopRequest) -> str | None:
+    def _here(self) -> dict[str, Any]:
+        return {"asked": self.request.requested, "elapsed": self._elapsed()}
+
+    def _reason_to_stop(self) -> str | None:
         """Which limit is reached; decided by the state alone, so that a finished run stays so."""
         state, config = self.state, self.config
+        asked, elapsed = self.agreement.on_stop(**self._here())
         if config.patience is not None and state.waited >= config.patience:
             return "patience"
         if config.max_steps is not None and state.step >= config.max_steps:
@@ -156,9 +174,9 @@ class Session:
         done = state.epoch - (state.batch < len(self.plan))
         if config.max_epochs is not None and done >= config.max_epochs:
             return "max_epochs"
-        if config.max_minutes is not None and self._elapsed() >= 60 * config.max_minutes:
+        if config.max_minutes is not None and elapsed >= 60 * config.max_minutes:
             return "max_minutes"
-        return "interrupted" if request.requested else None
+        return "interrupted" if asked else None
 
     def _validation_is_due(self) -> bool:
         if self.config.validate_every is None:
@@ -168,23 +186,25 @@ class Session:
     def _step(self) -> None:
         """One update."""
         state, start = self.state, clock()
-        examples = [self.task.examples[index] for index in self.plan[state.batch]]
-        batch = self.task.collate(examples)
-        tokens = int(batch.tokens)
+        planned = self.plan[state.batch]
+        # A rank whose share is empty takes part all the same, with a batch that does not count.
+        indices = self.ranks.share(planned)
+        batch = self.task.collate([self.task.examples[i] for i in indices or planned[:1]])
+        own = int(batch.tokens) if indices else 0
         rate = self.schedule.rate(state.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
-            loss = self.task.loss(self.model, batch.to(self.device))
-        value = loss.item()
+            loss = self.parallel.loss(batch.to(self.device), counts=own > 0)
+        value, tokens = self.agreement.on_step(loss.item(), own, **self._here())
         if not math.isfinite(value):
-            raise self._not_a_number("loss", value)
-        loss.backward()
+            self._not_a_number("loss", value)
+        self.parallel.backward(loss, own / tokens)
         limit = math.inf if self.config.clip_norm is None else self.config.clip_norm
-        self.norm = nn.utils.clip_grad_norm_(self.parameters, limit).item()
+        self.norm = self.parallel.clip(limit)
         if not math.isfinite(self.norm):
-            raise self._not_a_number("gradient's norm", self.norm)
+            self._not_a_number("gradient's norm", self.norm)
         self.optimizer.step()
         seconds = clock() - start
         state.step += 1
@@ -197,13 +217,14 @@ class Session:
         where = {"kind": "train", "epoch": state.epoch, "step": state.step}
         self.progress.step({**where, "loss": value, "learning_rate": rate})
 
-    def _not_a_number(self, what: str, value: float) -> TrainingError:
+    def _not_a_number(self, what: str, value: float) -> NoReturn:
         state = self.state
-        return TrainingError(
+        error = TrainingError(
             f"the {what} is {value} at step {state.step + 1} (epoch {state.epoch}, batch "
             f"{state.batch + 1} of {len(self.plan)}); lower learning_rate or clip_norm: "
             f"{self.store.describe_latest()} is kept."
         )
+        self.ranks.fail(error)
 
     def _log(self) -> None:
         """Write the averages since the last line."""
@@ -217,13 +238,17 @@ class Session:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "gradient_norm": self.norm,
             "tokens": state.tokens,
-            **observe(self.model),
+            **self._observe(),
             "tokens_per_second": tokens / seconds if seconds else None,
             "seconds": self._elapsed(),
         }
         state.window_loss, state.window_tokens, state.window_seconds = 0.0, 0, 0.0
         self.records.write(record)
         self.progress.log(record)
+
+    def _observe(self) -> dict[str, Any]:
+        with self.parallel.evaluating():
+            return observe(self.model)
 
     def _validate(self) -> None:
         """Validate, take note of it, and save."""
@@ -256,26 +281,15 @@ class Session:
     def _metrics(self) -> dict[str, float]:
         random = random_tensors()
         self.model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self.parallel.evaluating():
             metrics = {name: float(v) for name, v in self.task.validate(self.model).items()}
         self.model.train()
         load_random(random)
+        metrics = self.ranks.first(metrics)
         if self.config.metric not in metrics:
-            raise FenchelError(
+            error = FenchelError(
                 f"Trainer: expected `validate` to return the metric {self.config.metric!r}, but "
                 f"got {', '.join(metrics) or 'none'}; set `metric` to one of them."
             )
+            self.ranks.fail(error)
         return metrics
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise FenchelError(
-            f"TrainConfig: expected `device` to be one that torch can use here, but got {name!r} "
-            f"({reason})."
-        ) from error
-    return device

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
@@ -53,51 +52,3 @@ def unpack(data: bytes) -> dict[str, Tensor]:
 
 def _library() -> Any:
     return require("safetensors.torch", extra="train", purpose="a checkpoint")
-
-
-def optimizer_tensors(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, Tensor]:
-    """Adam's averages and step counts, named ``<what>/<parameter>``."""
-    return {
-        f"{what}/{name}": value
-        for name, parameter in model.named_parameters()
-        for what, value in optimizer.state.get(parameter, {}).items()
-    }
-
-
-def load_optimizer(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
-) -> None:
-    """Put back what :func:`optimizer_tensors` took."""
-    parameters = dict(model.named_parameters())
-    numbers = {
-        id(p): i for i, p in enumerate(p for g in optimizer.param_groups for p in g["params"])
-    }
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        what, _, name = key.partition("/")
-        if name not in parameters or id(parameters[name]) not in numbers:
-            raise FenchelError(
-                f"checkpoint: its optimizer knows the parameter {name!r}, which this model does "
-                f"not train; resume with the model the run was started with."
-            )
-        state.setdefault(numbers[id(parameters[name])], {})[what] = value
-    # Through the optimizer's own method, which puts each tensor on its parameter's device.
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def random_tensors() -> dict[str, Tensor]:
-    """The states of torch's generators, on the CPU and on each GPU."""
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states |= {f"cuda:{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
-    return states
-
-
-def load_random(tensors: Mapping[str, Tensor]) -> None:
-    """Put back what :func:`random_tensors` took, on the devices that are there."""
-    torch.set_rng_state(tensors["cpu"])
-    for name, state in tensors.items():
-        if name != "cpu" and torch.cuda.is_available():
-            torch.cuda.set_rng_state(state, name)

@@ -1,0 +1,182 @@
+"""Who this process is among those that train together, and what they tell each other."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from fenchel.training._errors import RankError, TrainingError
+
+T = TypeVar("T")
+
+# For what rank 0 does alone before training: reading files, learning a vocabulary.
+STARTING = datetime.timedelta(minutes=30)
+
+
+class Ranks:
+    """The processes of a group. All make the same calls in turn; one alone sends nothing.
+
+    Args:
+        group: a process group on the CPU; by default that of all processes, if there is one.
+        timeout: how long a rank waits for the others.
+    """
+
+    def __init__(self, group: Any = None, timeout: datetime.timedelta = STARTING) -> None:
+        several = dist.is_available() and dist.is_initialized()
+        self.group, self.timeout = group, timeout
+        self.rank = dist.get_rank(group) if several else 0
+        self.size = dist.get_world_size(group) if several else 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0, which alone writes files and speaks to people."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """This rank's items: every ``size``-th, so that items sorted by length are even shares."""
+        return items if self.size == 1 else items[self.rank :: self.size]
+
+    def unshare(self, items: list[T]) -> list[T]:
+        """All items in their order, from what each rank made of its :meth:`share`."""
+        parts = self.gather(items)
+        whole: list[T] = [None] * sum(map(len, parts))  # type: ignore[list-item]
+        for rank, part in enumerate(parts):
+            whole[rank :: self.size] = part
+        return whole
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all ranks, by rank."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.group)
+        return values
+
+    def first(self, value: T) -> T:
+        """Rank 0's value."""
+        return self.gather(value)[0]
+
+    def gather_numbers(self, numbers: Sequence[float]) -> list[list[float]]:
+        """The numbers of all ranks, by rank: as many on each, in float64. Cheap."""
+        if self.size == 1:
+            return [list(numbers)]
+        mine = torch.tensor(numbers, dtype=torch.float64)
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(every, mine, group=self.group)
+        return [of_rank.tolist() for of_rank in every]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A block that all ranks pass, or none: the error of one is the error of all.
+
+        The rank that failed (the first one, of several) raises its own error, which is the one to
+        show, the others a :class:`RankError`. Nothing in the block may talk to other ranks.
+        """
+        if self.size == 1:
+            yield
+            return
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as raised:
+            error = raised
+        said = self.gather(None if error is None else str(error) or type(error).__name__)
+        failed = [rank for rank, text in enumerate(said) if text is not None]
+        if not failed:
+            return
+        if error is not None and failed[0] == self.rank:
+            raise error
+        raise RankError(f"rank {failed[0]}: {said[failed[0]]}") from error
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise an error that all ranks have found: rank 0 shows it."""
+        if self.leads:
+            raise error
+        raise RankError(f"rank 0: {error}")
+
+    def within(self, minutes: float) -> Ranks:
+        """The same ranks, which wait for each other no longer than ``minutes``."""
+        if self.size == 1:
+            return self
+        timeout = datetime.timedelta(minutes=minutes)
+        return Ranks(_new_group("gloo", timeout), timeout)
+
+    def group_on(self, device: torch.device) -> Any:
+        """Their process group for tensors on a device; what they say goes over the CPU's."""
+        return _new_group("nccl", self.timeout) if device.type == "cuda" else self.group
+
+
+@contextmanager
+def join() -> Iterator[Ranks]:
+    """The ranks of this job: of the process group there is, or else of ``torchrun``, or one alone.
+
+    A group that is made here is taken down at the end, whatever happens.
+    """
+    if not _launched() or dist.is_initialized():
+        yield Ranks()
+        return
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://", timeout=STARTING))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun keeps its store over restarts, and with it the addresses of ranks that are dead
+        # (https://github.com/pytorch/pytorch/issues/135712).
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"attempt-{attempt}", store)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=STARTING)
+    try:
+        yield Ranks()
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def explain_loss_of(ranks: Ranks) -> Iterator[None]:
+    """Say in one sentence that another rank has gone, which a collective says in many."""
+    try:
+        yield
+    except TrainingError:
+        raise
+    except RuntimeError as error:
+        if ranks.size == 1 or not _is_connection(error):
+            raise
+        minutes = ranks.timeout.total_seconds() / 60
+        raise TrainingError(
+            f"rank {ranks.rank} of {ranks.size} gets no answer from the others: one has ended, or "
+            f"is late by more than timeout_minutes = {minutes:g}; start again to go on from the "
+            f"last checkpoint."
+        ) from error
+
+
+# By backend and timeout, with the group of all processes that they were made in. They are kept for
+# the next run: DTensor remembers the groups of a mesh, and takes equal meshes for one.
+_groups: dict[tuple[str, datetime.timedelta], tuple[Any, Any]] = {}
+
+
+def _new_group(backend: str, timeout: datetime.timedelta) -> Any:
+    world = dist.group.WORLD
+    known = _groups.get((backend, timeout))
+    if known is None or known[0] is not world:
+        known = (world, dist.new_group(timeout=timeout, backend=backend))
+        _groups[backend, timeout] = known
+    return known[1]
+
+
+def _is_connection(error: RuntimeError) -> bool:
+    text = str(error)
+    named = isinstance(error, getattr(dist, "DistError", ()))
+    return named or "gloo" in text or "gets no answer from the others" in text
+
+
+def _launched() -> bool:
+    """Whether torchrun, or a launcher that sets the same variables, started several processes."""
+    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return several and dist.is_available() and all(name in os.environ for name in names)

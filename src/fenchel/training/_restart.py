@@ -1,0 +1,37 @@
+"""Whether ``torchrun`` has restarted this job, and which run directory is the job's own.
+
+``torchrun --max-restarts`` starts all ranks again with the same command line. What says "a new run"
+must then mean "go on with it", but only in a directory that this very job has begun: one that was
+refused the first time is refused again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+FILE = ".torchrun"
+
+
+def claim(run_dir: Path) -> None:
+    """Write down that this job has begun the run, if ``torchrun`` started it."""
+    name = _job()
+    if name is not None:
+        (run_dir / FILE).write_text(name + "\n")
+
+
+def is_own_restart(run_dir: Path) -> bool:
+    """Whether this process was restarted, and its job had begun the run in ``run_dir``."""
+    path = run_dir / FILE
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0" or not path.is_file():
+        return False
+    return path.read_text().strip() == _job()
+
+
+def _job() -> str | None:
+    """What stays the same when torchrun restarts its ranks: its id, or that of its process."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    if name is None:
+        return None
+    return name if name != "none" else f"{socket.gethostname()} {os.getppid()}"

@@ -1,0 +1,34 @@
+"""``python -m fenchel``, of which one rank kills itself in the middle of an epoch, once.
+
+``KILLED_AT=1:5`` is rank 1 at its fifth batch; a rank that torchrun has restarted lives on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from fenchel.cli import main
+from fenchel.models import Batch
+from fenchel.tasks import _train
+
+calls: list[Any] = []
+
+
+class Deadly(Batch):
+    """Collates until its time has come."""
+
+    @staticmethod
+    def collate(pairs: Any) -> Batch:
+        calls.append(pairs)
+        if f"{os.environ['RANK']}:{len(calls)}" == os.environ["KILLED_AT"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Batch.collate(pairs)
+
+
+if __name__ == "__main__":
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        _train.Batch = Deadly
+    sys.exit(main())
