@@ -34,8 +34,8 @@ def check_parallel(model: Any, config: TrainConfig, ranks: Ranks, loss: Any = mo
         return
     if _torch_version() < OLDEST:
         raise FenchelError(
-            f"Trainer: several processes need torch {'.'.join(map(str, OLDEST))} or newer, but this "
-            f"is {torch.__version__}; train with one process, or install a newer torch."
+            f"Trainer: several processes need torch {OLDEST[0]}.{OLDEST[1]} or newer, but this is "
+            f"{torch.__version__}; train with one process, or install a newer torch."
         )
     name = type(model).__name__
     if any(is_sharded(p) for p in model.parameters()):
