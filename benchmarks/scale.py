@@ -7,9 +7,9 @@
 threads, and 2 gloo processes of 1 thread each; target tokens a second of training alone, medians of
 runs in turns, and the largest difference of a step's loss from the first. No speed is shown if that
 is above 1e-4. *memory*: what one rank of two holds after a step, and the peak of its resident
-memory over steps, with the interpreter and torch, while the allocator keeps nothing back. *restart*: rank 1 is killed in the middle of an
-epoch, and torchrun starts the job again; weights are compared byte by byte with those of a run that
-was left alone.
+memory over steps, with the interpreter and torch, while the allocator keeps nothing back.
+*restart*: rank 1 is killed in the middle of an epoch, and torchrun starts the job again; weights
+are compared byte by byte with those of a run that was left alone.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Agreement:
         heard = self._ranks.gather_numbers((tokens, loss * tokens, asked, elapsed))
         counts, losses, stops, clocks = zip(*heard, strict=True)
         self._asked, self._elapsed = any(stops), clocks[0]
-        return sum(losses) / sum(counts), int(sum(counts))
+        return sum(losses) / max(sum(counts), 1), int(sum(counts))
 
     def on_stop(self, *, asked: bool, elapsed: float) -> tuple[bool, float]:
         """Whether any rank was asked to stop, and rank 0's clock: as of the last step."""

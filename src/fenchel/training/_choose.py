@@ -15,6 +15,8 @@ from fenchel.training._ranks import Ranks
 from fenchel.training._task import Task, model_loss
 from fenchel.training._wholes import is_sharded
 
+OLDEST = (2, 7)  # whose FSDP2 can leave parameters alone
+
 
 def make_parallel(
     model: nn.Module, task: Task, config: TrainConfig, ranks: Ranks, device: torch.device
@@ -30,6 +32,11 @@ def check_parallel(model: Any, config: TrainConfig, ranks: Ranks, loss: Any = mo
     """Check that several processes can train a model in the way that a config says."""
     if ranks.size == 1:
         return
+    if _torch_version() < OLDEST:
+        raise FenchelError(
+            f"Trainer: several processes need torch {OLDEST[0]}.{OLDEST[1]} or newer, but this is "
+            f"{torch.__version__}; train with one process, or install a newer torch."
+        )
     name = type(model).__name__
     if any(is_sharded(p) for p in model.parameters()):
         raise FenchelError(
@@ -43,6 +50,10 @@ def check_parallel(model: Any, config: TrainConfig, ranks: Ranks, loss: Any = mo
         )
     if config.vocabulary_parallel:
         _check_vocabulary(model, loss)
+
+
+def _torch_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def _check_vocabulary(model: Any, loss: Any) -> None:

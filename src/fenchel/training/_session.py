@@ -200,7 +200,7 @@ class Session:
         value, tokens = self.agreement.on_step(loss.item(), own, **self._here())
         if not math.isfinite(value):
             self._not_a_number("loss", value)
-        self.parallel.backward(loss, own / tokens)
+        self.parallel.backward(loss, own / max(tokens, 1))
         limit = math.inf if self.config.clip_norm is None else self.config.clip_norm
         self.norm = self.parallel.clip(limit)
         if not math.isfinite(self.norm):

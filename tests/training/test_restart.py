@@ -1,0 +1,52 @@
+"""A restarted job goes on with the run that it began, and with no other."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fenchel.training._restart import FILE, claim, is_own_restart
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    """Pretend to be started by torchrun."""
+
+    def start(job: str, restarts: int) -> None:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", job)
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+
+    return start
+
+
+def test_without_torchrun_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    claim(tmp_path)
+    assert not list(tmp_path.iterdir()) and not is_own_restart(tmp_path)
+
+
+@pytest.mark.parametrize("job", ["latin-7", "none"])
+def test_a_restart_knows_its_own_run(tmp_path, torchrun, job):
+    torchrun(job, 0)
+    claim(tmp_path)
+    assert not is_own_restart(tmp_path)  # the first start
+    torchrun(job, 1)
+    assert is_own_restart(tmp_path) and not is_own_restart(tmp_path / "new")
+
+
+def test_another_job_does_not(tmp_path, torchrun, monkeypatch):
+    torchrun("latin-7", 0)
+    claim(tmp_path)
+    torchrun("latin-8", 1)
+    assert not is_own_restart(tmp_path)
+    torchrun("none", 0)  # has no name: it is known by its process
+    claim(tmp_path)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    torchrun("none", 1)
+    assert not is_own_restart(tmp_path)
+
+
+def test_a_run_of_one_process_is_nobody_s(tmp_path, torchrun):
+    torchrun("latin-7", 1)
+    assert not (tmp_path / FILE).exists() and not is_own_restart(tmp_path)
