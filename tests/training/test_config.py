@@ -46,9 +46,9 @@ OTHERS = {
     "checkpoint_every": "test_checkpoint_every",
     "keep_checkpoints": "test_the_best_and_the_last_ones_are_kept",
     "tensorboard": "test_tensorboard",
-    "parallel": "test_ranks.py",
-    "vocabulary_parallel": "test_ranks.py",
-    "timeout_minutes": "test_ranks.py",
+    "parallel": "distributed/test_ranks.py",
+    "vocabulary_parallel": "distributed/test_ranks.py",
+    "timeout_minutes": "distributed/test_ranks.py",
 }
 
 

@@ -7,7 +7,7 @@ from fenchel.cli._main import INTERRUPTED
 from fenchel.cli._types import Files, Flag, Kind, Settings
 from fenchel.tasks import DataConfig, train_run
 from fenchel.tasks._train import prepare_run
-from fenchel.training._ranks import join
+from fenchel.training.distributed import join
 
 
 def inflection(

@@ -28,7 +28,7 @@ from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection
 from fenchel.tasks.translation import Summarization, Translation
 from fenchel.training import load_checkpoint, load_config, save_config
-from fenchel.training._restart import claim
+from fenchel.training.distributed import claim
 
 FORMAT = 1
 TASKS: dict[str, type[Task]] = {

@@ -15,9 +15,7 @@ from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run, size
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
 from fenchel.tasks.translation import TextConfig
 from fenchel.training import Trainer, TrainResult, override
-from fenchel.training._choose import check_parallel
-from fenchel.training._ranks import Ranks, join
-from fenchel.training._restart import is_own_restart
+from fenchel.training.distributed import Ranks, check_parallel, is_own_restart, join
 
 Note = Callable[[str], None]
 Pair = tuple[list[int], list[int]]

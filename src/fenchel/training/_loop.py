@@ -13,20 +13,25 @@ from torch import Tensor, nn
 from fenchel._checks import FenchelError
 from fenchel.training._batches import check_lengths, fingerprint
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore
-from fenchel.training._choose import check_parallel
 from fenchel.training._config import TrainConfig
-from fenchel.training._device import find_device
 from fenchel.training._errors import TrainingError
 from fenchel.training._files import DISK_FULL, replace_file
 from fenchel.training._interrupt import stop_on_signal
 from fenchel.training._progress import make_progress
-from fenchel.training._ranks import Ranks, explain_loss_of, join
 from fenchel.training._records import NoRecords, Records
-from fenchel.training._restart import claim, is_own_restart
 from fenchel.training._resume import check_same_run
 from fenchel.training._session import Session
 from fenchel.training._task import Task, TrainResult, model_loss, pair_length
 from fenchel.training._yaml import dump_config
+from fenchel.training.distributed import (
+    Ranks,
+    check_parallel,
+    claim,
+    explain_loss_of,
+    find_device,
+    is_own_restart,
+    join,
+)
 
 
 class Trainer:

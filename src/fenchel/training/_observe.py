@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fenchel.training._wholes import whole
+from fenchel.training.distributed import whole
 
 
 @torch.no_grad()

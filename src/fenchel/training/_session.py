@@ -11,28 +11,30 @@ import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
-from fenchel.training._agreement import Agreement
 from fenchel.training._batches import bucketed_batches, fingerprint
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore
-from fenchel.training._choose import make_parallel
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._observe import observe
 from fenchel.training._progress import Progress
-from fenchel.training._random import (
-    gather_random,
-    load_random,
-    load_random_of_rank,
-    random_tensors,
-    seed_rank,
-)
-from fenchel.training._ranks import Ranks
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._schedule import make_schedule
 from fenchel.training._state import RunState
 from fenchel.training._task import Task, TrainResult
-from fenchel.training._wholes import load_optimizer, model_tensors, optimizer_tensors
+from fenchel.training.distributed import (
+    Agreement,
+    Ranks,
+    gather_random,
+    load_optimizer,
+    load_random,
+    load_random_of_rank,
+    make_parallel,
+    model_tensors,
+    optimizer_tensors,
+    random_tensors,
+    seed_rank,
+)
 
 clock = time.perf_counter
 

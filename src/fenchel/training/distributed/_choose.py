@@ -10,10 +10,10 @@ from torch import nn
 from fenchel._checks import FenchelError
 from fenchel.models import OutputLayer
 from fenchel.training._config import TrainConfig
-from fenchel.training._parallel import Plain, Replicated, Sharded
-from fenchel.training._ranks import Ranks
 from fenchel.training._task import Task, model_loss
-from fenchel.training._wholes import is_sharded
+from fenchel.training.distributed._parallel import Plain, Replicated, Sharded
+from fenchel.training.distributed._ranks import Ranks
+from fenchel.training.distributed._wholes import is_sharded
 
 OLDEST = (2, 7)  # whose FSDP2 can leave parameters alone
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fenchel.training._ranks import Ranks
+from fenchel.training.distributed._ranks import Ranks
 
 
 class Agreement:

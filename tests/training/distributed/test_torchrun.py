@@ -52,7 +52,7 @@ def jobs(tmp_path_factory):
     data = write_inflection(folder)
     (folder / "old").mkdir()
     (folder / "old" / "thesis.tex").write_text("dear reader")
-    killed = {"module": "tests.training.ranks_killed", "killed": KILLED_AT}
+    killed = {"module": "tests.training.distributed.ranks_killed", "killed": KILLED_AT}
     jobs = {
         "straight": ((), {}),
         "restarted": (("--max-restarts", "1"), killed),

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fenchel.models._sharded_output import ShardedOutput
-from fenchel.training._ranks import Ranks
-from fenchel.training._wholes import is_sharded, whole
+from fenchel.models import ShardedOutput
+from fenchel.training.distributed._ranks import Ranks
+from fenchel.training.distributed._wholes import is_sharded, whole
 
 Loss = Callable[[nn.Module, Any], Tensor]
 

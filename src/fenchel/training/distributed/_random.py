@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fenchel.training._ranks import Ranks
+from fenchel.training.distributed._ranks import Ranks
 
 
 def random_tensors(*, own_gpu: bool = False) -> dict[str, Tensor]:

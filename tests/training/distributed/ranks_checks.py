@@ -17,8 +17,8 @@ from fenchel.models import Batch
 from fenchel.tasks import DataConfig, train_run
 from fenchel.tasks._train import prepare_run
 from fenchel.training import RankError, TrainingError, _session
-from fenchel.training._ranks import Ranks
-from tests.training.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
+from fenchel.training.distributed._ranks import Ranks
+from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
 
 DROPOUT = 0.2
 TINY = ["train.max_epochs=4", "train.learning_rate=0.02", "train.batch_size=8", "model.dropout=0"]

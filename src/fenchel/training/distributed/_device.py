@@ -7,7 +7,7 @@ import os
 import torch
 
 from fenchel._checks import FenchelError
-from fenchel.training._ranks import Ranks
+from fenchel.training.distributed._ranks import Ranks
 
 
 def find_device(name: str, ranks: Ranks) -> torch.device:

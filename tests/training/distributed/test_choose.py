@@ -7,8 +7,8 @@ import torch
 
 from fenchel import FenchelError
 from fenchel.training import TrainConfig
-from fenchel.training._choose import check_parallel
-from fenchel.training._ranks import Ranks
+from fenchel.training.distributed._choose import check_parallel
+from fenchel.training.distributed._ranks import Ranks
 from tests.training.tiny import TinyModel
 
 SHARDED = TrainConfig(parallel="fsdp", vocabulary_parallel=True)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from fenchel.training._restart import FILE, claim, is_own_restart
+from fenchel.training.distributed._restart import FILE, claim, is_own_restart
 
 
 @pytest.fixture

@@ -1,0 +1,44 @@
+"""Several processes that train one model: who they are, what they hold, what they tell each other.
+
+One process alone takes the same way through all of this and sends nothing.
+"""
+
+from fenchel.training.distributed._agreement import Agreement
+from fenchel.training.distributed._choose import check_parallel, make_parallel
+from fenchel.training.distributed._device import find_device
+from fenchel.training.distributed._random import (
+    gather_random,
+    load_random,
+    load_random_of_rank,
+    random_tensors,
+    seed_rank,
+)
+from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join
+from fenchel.training.distributed._restart import claim, is_own_restart
+from fenchel.training.distributed._wholes import (
+    load_optimizer,
+    model_tensors,
+    optimizer_tensors,
+    whole,
+)
+
+__all__ = [
+    "Agreement",
+    "Ranks",
+    "check_parallel",
+    "claim",
+    "explain_loss_of",
+    "find_device",
+    "gather_random",
+    "is_own_restart",
+    "join",
+    "load_optimizer",
+    "load_random",
+    "load_random_of_rank",
+    "make_parallel",
+    "model_tensors",
+    "optimizer_tensors",
+    "random_tensors",
+    "seed_rank",
+    "whole",
+]
