@@ -1,7 +1,7 @@
 """Training with two processes against one: speed, loss curves, memory of a rank, a killed rank.
 
-    python -m benchmarks.scale [--parts speed memory restart] [--quick] [--out FILE.json]
-                               [--markdown FILE.md]
+    python -m benchmarks.scale [--parts speed memory restart] [--models LSTM Transformer] [--quick]
+                               [--out FILE.json] [--markdown FILE.md]
 
 *speed*: the same run (equal total batch, no dropout) by 1 process with 1 thread, 1 process with 2
 threads, and 2 gloo processes of 1 thread each; target tokens a second of training alone, medians of
@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,13 @@ def tokens_per_second(records: list[Job], skip: int) -> float:
     return sum(tokens) / sum(n / rate for n, rate in zip(tokens, rates, strict=True))
 
 
-def speed(folder: Path, quick: bool) -> Job:
+def speed(folder: Path, quick: bool, models: Sequence[str]) -> Job:
     """By model and way: tokens a second, and the largest difference of a loss."""
-    steps, times, batch, size = (6, 1, 500, 60) if quick else (40, 5, 4000, 4000)
+    steps, times, batch, size = (6, 1, 500, 60) if quick else (20, 3, 4000, 4000)
     found: Job = {"batch tokens": batch, "vocabulary": size, "steps": steps, "runs": times}
     narrow = {"LSTM": {"embedding": 16, "hidden": 16}, "Transformer": {"width": 16}}
-    for model, fields in MODELS.items():
-        fields = {**fields, **(narrow[model] if quick else {})}
+    for model in models:
+        fields = {**MODELS[model], **(narrow[model] if quick else {})}
         train_fields = {"batch_size": batch, "max_steps": steps, "learning_rate": 3e-4}
         job = {"model": vocabulary(fields, size), "train": train_fields, "examples": 4000}
         rates: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -202,7 +203,7 @@ def markdown(found: Job) -> str:
             "| model | run by | tokens/s | ratio | difference |",
             "|---|---|---|---|---|",
         ]
-        for model in MODELS:
+        for model in (model for model in MODELS if model in part):
             first = next(iter(part[model].values()))["tokens_per_second"]
             lines += [
                 f"| {model} | {way} | {of['tokens_per_second']:,.0f} | "
@@ -215,8 +216,8 @@ def markdown(found: Job) -> str:
             "",
             f"A Transformer of {part['said'].split(',')[0]}, vocabulary {part['vocabulary']}, "
             f"batches of {part['batch tokens']} tokens in all; MiB of the larger rank. The peak is "
-            "that of its resident memory, Python and torch included "
-            f"({part['said'].split(', ')[1]}).",
+            "that of its resident memory, of which Python and torch take "
+            f"{part['said'].split(', ')[1].removesuffix(' without them')}.",
             "",
             "| trained by | parameters | gradients | Adam | peak |",
             "|---|---|---|---|---|",
@@ -242,15 +243,22 @@ def main() -> None:
     parts = {"speed": speed, "memory": memory, "restart": restart}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=list(parts), default=list(parts))
+    parser.add_argument(
+        "--models", nargs="+", choices=list(MODELS), default=list(MODELS), help="of speed"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny models, to see that it works")
-    parser.add_argument("--out", help="write all numbers to this JSON file")
+    parser.add_argument("--out", help="JSON file for all numbers; other parts in it stay")
     parser.add_argument("--markdown", help="write the tables of the docs to this file")
     options = parser.parse_args()
     print(f"{machine()}\n{fy.backends()}\n", flush=True)
     found: Job = {"machine": machine(), "quick": options.quick}
+    if options.out and Path(options.out).exists():  # parts that are not measured now stay
+        found = json.loads(Path(options.out).read_text()) | found
     with tempfile.TemporaryDirectory() as folder:
         for name in options.parts:
-            found[name] = parts[name](Path(folder), options.quick)
+            more = (options.models,) if name == "speed" else ()
+            of_part = parts[name](Path(folder), options.quick, *more)
+            found[name] = {**found.get(name, {}), **of_part}
             if options.out:
                 Path(options.out).write_text(json.dumps(found, indent=1) + "\n")
     text = markdown(found)

@@ -32,7 +32,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "benchmarks*.md", "language_model.md"]  # parts of other pages
+# What is not a page is a part of one.
+exclude_patterns = ["_build", "benchmarks*.md", "evidence_*.md", "language_model.md"]
 nitpicky = True
 nitpick_ignore_regex = [
     # Names of Python and torch: without network there is no inventory to link them to.

@@ -214,7 +214,8 @@ def main() -> None:
         ("density", density_table(found["translation"])),
         ("speed", speed_table(found["speed"])),
     ):
-        (options.docs / f"evidence_{name}.md").write_text("\n".join(lines) + "\n")
+        if len(lines) > 2:  # more than a head
+            (options.docs / f"evidence_{name}.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
