@@ -80,13 +80,20 @@ def train_all(models: Sequence[Model], data: DataConfig, measure: Measure, optio
             "machine": machine(),
             "threads": options.threads,
         }
-        _write(path, document)
+        write_json(path, document)
         print(f"{model.name}: {time.perf_counter() - start:.0f} s, {_short(measured)}", flush=True)
 
 
 def results(directory: Path) -> list[dict[str, Any]]:
     """All measurements in a directory, by name."""
     return [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a file that is there as a whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    partial.replace(path)
 
 
 def _train(model: Model, data: DataConfig, options: Any) -> tuple[Run, TrainResult]:
@@ -100,12 +107,6 @@ def _train(model: Model, data: DataConfig, options: Any) -> tuple[Run, TrainResu
     if result.reason == "interrupted":
         raise SystemExit(f"{model.name}: interrupted; the same command goes on with it")
     return run, result
-
-
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    partial.replace(path)
 
 
 def _short(measured: Mapping[str, Any]) -> str:

@@ -87,7 +87,7 @@ def test_interrupt(fenchel, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fenchel.cli._predict.open_run", stop)
+    monkeypatch.setattr("fenchel.cli._predict.open_runs", stop)
     done = fenchel("predict", "--run", ".")
     assert (done.code, done.err) == (130, "fenchel: interrupted.\n")
 

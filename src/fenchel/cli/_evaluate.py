@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from fenchel._compat import require
 from fenchel.cli._predict import search_options, with_notes
-from fenchel.cli._types import Flag
+from fenchel.cli._types import Flag, Runs
+from fenchel.tasks import ensemble, open_runs
 from fenchel.tasks import evaluate as evaluate_task
-from fenchel.tasks import open_run
 
 _NAMES = {
     "accuracy": "accuracy",
@@ -32,7 +31,7 @@ def evaluate(
     files: Annotated[list[str], Parameter(consume_multiple=True)],
     /,
     *,
-    run: Path,
+    run: Runs,
     beam: int | None = None,
     exact: Flag = False,
     budget: int = 10_000,
@@ -49,7 +48,7 @@ def evaluate(
 
     Args:
         files: Files with answers, as for training.
-        run: Directory of the trained model.
+        run: Directory of the trained model; given several times, the average of models.
         beam: Prefixes of an answer that live at a time; by default that of the run.
         exact: Search until the answer is proved the best one, in the place of a beam.
         budget: With --exact: the prefixes to try at most, for each line.
@@ -59,15 +58,16 @@ def evaluate(
         batch: Lines that are answered together.
         device: Where to compute: cpu, cuda.
     """
-    opened = open_run(run)
+    runs = open_runs(run)
+    opened = runs[0]
     options = search_options(opened, beam, 1, exact, budget, max_length, batch)
     examples = list(opened.task.read(files, language=language))
-    model = opened.model(device)
+    model = ensemble(runs, device)
     scores = evaluate_task(model, opened.task, with_notes(opened.task, examples), options)
     if format == "json":
         print(json.dumps({"examples": len(examples), **scores}, ensure_ascii=False))
     else:
-        _print_table(scores, len(examples), str(run))
+        _print_table(scores, len(examples), ", ".join(map(str, run)))
 
 
 def _print_table(scores: dict[str, float], count: int, title: str) -> None:

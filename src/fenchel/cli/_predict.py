@@ -4,12 +4,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Literal
 
 from fenchel.cli._format import json_line, tsv_lines
-from fenchel.cli._types import Flag
-from fenchel.tasks import Example, Run, SearchOptions, Task, open_run
+from fenchel.cli._types import Flag, Runs
+from fenchel.tasks import Example, Run, SearchOptions, Task, ensemble, open_runs
 from fenchel.tasks import predict as predictions
 
 NOTES = 5
@@ -19,7 +18,7 @@ def predict(
     file: str = "-",
     /,
     *,
-    run: Path,
+    run: Runs,
     nbest: int = 1,
     support: Flag = False,
     beam: int | None = None,
@@ -39,7 +38,7 @@ def predict(
 
     Args:
         file: The file; - is standard input.
-        run: Directory of the trained model.
+        run: Directory of the trained model; given several times, the average of models.
         nbest: How many answers to give, at most.
         support: Give every token that had a probability above 0, at each step.
         beam: Prefixes of an answer that live at a time; by default that of the run.
@@ -51,7 +50,8 @@ def predict(
         batch: Lines that are answered together; 1 answers each as it comes.
         device: Where to compute: cpu, cuda.
     """
-    opened = open_run(run)
+    runs = open_runs(run)
+    opened = runs[0]
     options = search_options(opened, beam, nbest, exact, budget, max_length, batch)
     options = replace(options, most=None if support else 1)
     examples = opened.task.read([file], gold=False, language=language)
@@ -59,7 +59,7 @@ def predict(
     first = next(examples, None)  # a wrong file shows before the model is loaded
     if first is None:
         return
-    model = opened.model(device)
+    model = ensemble(runs, device)
     found = predictions(model, opened.task, chain([first], examples), options)
     for number, (example, result) in enumerate(found, 1):
         if format == "json":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,12 @@ class Ensemble:
     def training(self) -> bool:
         """Whether one of the models is in training mode."""
         return any(bool(getattr(model, "training", False)) for model in self.models)
+
+    def parameters(self) -> Iterator[Tensor]:
+        """The parameters of those models that are modules, one model after the other."""
+        for model in self.models:
+            if isinstance(model, torch.nn.Module):
+                yield from model.parameters()
 
     def start(self, source: Tensor, source_lengths: Tensor) -> EnsembleState:
         """Every model's start."""

@@ -2,6 +2,7 @@
 
 from fenchel.tasks._bpe import BPE
 from fenchel.tasks._edit_distance import edit_distance
+from fenchel.tasks._ensemble import ensemble, open_runs
 from fenchel.tasks._files import read_lines
 from fenchel.tasks._predict import SearchOptions, evaluate, predict, search_statistics
 from fenchel.tasks._run import Run, open_run
@@ -39,9 +40,11 @@ __all__ = [
     "Translation",
     "Vocabulary",
     "edit_distance",
+    "ensemble",
     "evaluate",
     "language_of",
     "open_run",
+    "open_runs",
     "predict",
     "read_inflection",
     "read_lines",

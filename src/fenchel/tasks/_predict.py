@@ -8,7 +8,7 @@ from statistics import fmean
 import torch
 
 from fenchel._checks import FenchelError
-from fenchel.decoding import SearchResult, beam_search, exact_search
+from fenchel.decoding import Ensemble, SearchResult, beam_search, exact_search
 from fenchel.models import Batch, Seq2Seq
 from fenchel.tasks._task import Example, Task
 
@@ -47,7 +47,7 @@ class SearchOptions:
 
 
 def predict(
-    model: Seq2Seq, task: Task, examples: Iterable[Example], options: SearchOptions
+    model: Seq2Seq | Ensemble, task: Task, examples: Iterable[Example], options: SearchOptions
 ) -> Iterator[tuple[Example, SearchResult]]:
     """Each example with what the search found, in order; examples are read as they are needed."""
     iterator = iter(examples)
@@ -103,7 +103,7 @@ def answer(
 
 
 def evaluate(
-    model: Seq2Seq, task: Task, examples: Iterable[Example], options: SearchOptions
+    model: Seq2Seq | Ensemble, task: Task, examples: Iterable[Example], options: SearchOptions
 ) -> dict[str, float]:
     """The task's metrics, and what the search proved."""
     predictions = list(predict(model, task, examples, options))
