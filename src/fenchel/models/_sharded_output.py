@@ -44,7 +44,7 @@ class ShardedOutput(OutputLayer):
         self.weight = _shard(layer.weight, mesh)
         self.bias = _shard(layer.bias, mesh)
         self.train(layer.training)
-        #: Whether the tokens of this rank's batch count: an idle rank takes part without them.
+        # Whether this rank's tokens count: an idle rank takes part without any.
         self.counts = True
         self._whole: tuple[Tensor, Tensor] | None = None
 
