@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -32,17 +32,21 @@ TABLE_1 = {
     (2.0, 1.5): (85.03, 86.61),
     (2.0, 2.0): (84.96, 86.47),
 }
-# The same, Tables 2 and 3 for German to English: BLEU, source words attended, target words.
-TABLES_2_3 = {
-    "lstm-softmax": (25.70, 24.25, 17993.0),
-    "lstm-entmax": (26.17, 5.55, 16.13),
-    "lstm-sparsemax": (24.69, 3.75, 7.55),
+# BLEU for German to English: the same, Table 2, and Correia et al. (2019), Table 1, whose output is
+# softmax. Both for another corpus.
+BLEU = {
+    "lstm-softmax": "25.70",
+    "lstm-entmax": "26.17",
+    "lstm-sparsemax": "24.69",
+    "transformer-softmax": "29.79",
+    "transformer-entmax-attention": "29.83",
+    "transformer-learned-attention": "29.90",
 }
-# Correia et al. (2019), Table 1 for German to English: BLEU; their output is softmax.
-ADAPTIVE = {
-    "transformer-softmax": 29.79,
-    "transformer-entmax-attention": 29.83,
-    "transformer-learned-attention": 29.90,
+# Peters et al. (2019), Table 3: source words attended, target words.
+TABLE_3 = {
+    "lstm-softmax": ("24.25", "17,993"),
+    "lstm-entmax": ("5.55", "16.13"),
+    "lstm-sparsemax": ("3.75", "7.55"),
 }
 # Tokens a second against softmax as the two papers give them.
 PAPER_SPEED = {
@@ -94,56 +98,66 @@ def _rounded(value: Any) -> Any:
 def inflection_table(
     found: Sequence[dict[str, Any]], ensembles: Sequence[dict[str, Any]]
 ) -> list[str]:
-    """Table 1 with what search proves, a row for each output and attention."""
+    """Table 1, a row for each output and attention."""
     lines = [
-        "| output | attention | accuracy | paper | ensemble | paper | one answer "
-        "| all answers listed | proved best | tokens per step | minutes | seeds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| output | attention | accuracy | paper | ensemble | paper | minutes | seeds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     together = {(e["output"], e["attention"]): e["measured"]["accuracy"] for e in ensembles}
-    for (output, attention), (paper, paper_ensemble) in TABLE_1.items():
-        runs = [r for r in found if (r["output"], r["attention"]) == (output, attention)]
-        if not runs:
-            continue
-
-        def mean(name: str, runs: list[dict[str, Any]] = runs) -> float:
-            return fmean(run["measured"][name] for run in runs)
-
+    for maps, runs in _by_maps(found):
+        paper, paper_ensemble = TABLE_1[maps]
+        accuracies = [100 * run["measured"]["accuracy"] for run in runs]
         lines.append(
-            f"| {NAMES[output]} | {NAMES[attention]} "
-            f"| {_spread([100 * run['measured']['accuracy'] for run in runs])} | {paper:.2f} "
-            f"| {_percent(together.get((output, attention)))} | {paper_ensemble:.2f} "
-            f"| {100 * mean('dev_single'):.1f} % | {100 * mean('dev_exhaustive'):.1f} % "
-            f"| {100 * mean('dev_certified'):.1f} % | {mean('dev_support'):.2f} "
-            f"| {fmean(run['training']['minutes'] for run in runs):.0f} | {len(runs)} |"
+            f"| {NAMES[maps[0]]} | {NAMES[maps[1]]} | {_spread(accuracies)} | {paper:.2f} "
+            f"| {_percent(together.get(maps))} | {paper_ensemble:.2f} "
+            f"| {_minutes(runs)} | {len(runs)} |"
         )
     return lines
 
 
-def translation_table(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Tables 2 and 3, and the Transformers of the other paper."""
+def certificate_table(found: Sequence[dict[str, Any]]) -> list[str]:
+    """What search proves on the dev sets, a row for each output and attention."""
     lines = [
-        "| model | attention | output | BLEU | paper | token accuracy | source tokens attended "
-        "| paper | target tokens | paper | minutes | seeds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| output | attention | one answer | all answers listed | proved best | tokens per step |",
+        "|---|---|---|---|---|---|",
     ]
-    names = list(dict.fromkeys(run["name"].rsplit("-", 1)[0] for run in found))
-    order = ("softmax", "entmax", "learned", "sparsemax")
-    names.sort(key=lambda name: (name.split("-")[0], len(name.split("-")), _place(name, order)))
-    for name in names:
-        runs = [run for run in found if run["name"].rsplit("-", 1)[0] == name]
-        bleu, attended, words = (f"{x:g}" for x in TABLES_2_3.get(name, (0.0, 0.0, 0.0)))
-        if name not in TABLES_2_3:
-            bleu, attended, words = (f"{ADAPTIVE[name]:.2f}" if name in ADAPTIVE else "–"), "–", "–"
-        measured = [run["measured"] for run in runs]
-        available = fmean(m["available"] for m in measured)
+    for maps, runs in _by_maps(found):
+        shares = [_mean(runs, f"dev_{name}") for name in ("single", "exhaustive", "certified")]
         lines.append(
-            f"| {runs[0]['model']} | {_spec(runs[0]['attention'])} | {_spec(runs[0]['output'])} "
-            f"| {_spread([m['bleu'] for m in measured])} | {bleu} "
-            f"| {100 * fmean(m['token_accuracy'] for m in measured):.1f} % "
-            f"| {fmean(m['attended'] for m in measured):.2f} of {available:.1f} | {attended} "
-            f"| {fmean(m['target_words'] for m in measured):,.1f} | {words} "
-            f"| {fmean(run['training']['minutes'] for run in runs):.0f} | {len(runs)} |"
+            f"| {NAMES[maps[0]]} | {NAMES[maps[1]]} | "
+            + " | ".join(f"{100 * share:.1f} %" for share in shares)
+            + f" | {_mean(runs, 'dev_support'):.2f} |"
+        )
+    return lines
+
+
+def bleu_table(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Table 2, and the Transformers of the other paper."""
+    lines = [
+        "| model | attention | output | BLEU | paper | right tokens | minutes | seeds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, runs in _by_name(found):
+        lines.append(
+            f"| {_what(runs[0])} | {_spread([run['measured']['bleu'] for run in runs])} "
+            f"| {BLEU.get(name, '–')} | {100 * _mean(runs, 'token_accuracy'):.1f} % "
+            f"| {_minutes(runs)} | {len(runs)} |"
+        )
+    return lines
+
+
+def nonzeros_table(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Table 3, for all models."""
+    lines = [
+        "| model | attention | output | source tokens attended | paper | target tokens | paper |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, runs in _by_name(found):
+        attended, words = TABLE_3.get(name, ("–", "–"))
+        lines.append(
+            f"| {_what(runs[0])} | {_mean(runs, 'attended'):.2f} of "
+            f"{_mean(runs, 'available'):.1f} | {attended} "
+            f"| {_mean(runs, 'target_words'):,.1f} | {words} |"
         )
     return lines
 
@@ -203,8 +217,33 @@ def _spec(spec: str) -> str:
     return {"entmax": "entmax 1.5", "entmax:learned": "learned α"}.get(spec, spec)
 
 
-def _place(name: str, order: Sequence[str]) -> int:
-    return order.index(name.split("-")[1])
+def _what(run: dict[str, Any]) -> str:
+    return f"{run['model']} | {_spec(run['attention'])} | {_spec(run['output'])}"
+
+
+def _mean(runs: Sequence[dict[str, Any]], name: str) -> float:
+    return fmean(run["measured"][name] for run in runs)
+
+
+def _minutes(runs: Sequence[dict[str, Any]]) -> str:
+    return f"{fmean(run['training']['minutes'] for run in runs):.0f}"
+
+
+def _by_maps(found: Sequence[dict[str, Any]]) -> Iterator[tuple[tuple[float, float], list[Any]]]:
+    """The runs of all seeds for each output and attention, in the order of Table 1."""
+    for maps in TABLE_1:
+        runs = [run for run in found if (run["output"], run["attention"]) == maps]
+        if runs:
+            yield maps, runs
+
+
+def _by_name(found: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
+    """The runs of all seeds for each model of translation."""
+    order = ("softmax", "entmax", "sparsemax", "learned", "entmax-attention", "learned-attention")
+    for name in (f"{kind}-{maps}" for kind in ("lstm", "transformer") for maps in order):
+        runs = [run for run in found if run["name"].rsplit("-", 1)[0] == name]
+        if runs:
+            yield name, runs
 
 
 def _flat(rows: Sequence[Sequence[float]]) -> list[float]:
@@ -223,7 +262,9 @@ def main() -> None:
     (options.docs / "evidence.json").write_text(text + "\n")
     for name, lines in (
         ("inflection", inflection_table(found["inflection"], found["ensembles"])),
-        ("translation", translation_table(found["translation"])),
+        ("certificates", certificate_table(found["inflection"])),
+        ("bleu", bleu_table(found["translation"])),
+        ("nonzeros", nonzeros_table(found["translation"])),
         ("density", density_table(found["translation"])),
         ("speed", speed_table(found["speed"])),
     ):
