@@ -20,7 +20,6 @@ from fenchel.tasks import DataConfig, Run, SearchOptions, evaluate
 COMMON = (
     "task.vocabulary=8000",
     "search.max_length=60",
-    "train.batch_size=2000",
     "train.learning_rate=0.003",
     "train.schedule=linear",
     "train.warmup_steps=400",
@@ -30,7 +29,9 @@ LSTM = (
     *COMMON,
     "model.embedding=128",
     "model.hidden=128",
-    "train.max_steps=2640",  # ten epochs
+    "model.dropout=0.2",
+    "train.batch_size=1000",  # about the paper's 64 sentences
+    "train.max_steps=4200",  # eight epochs
 )
 TRANSFORMER = (
     *COMMON,
@@ -38,7 +39,8 @@ TRANSFORMER = (
     "model.layers=2",
     "model.feedforward=512",
     "model.dropout=0.2",
-    "train.max_steps=3168",  # twelve epochs, about the time of the LSTM's ten
+    "train.batch_size=2000",
+    "train.max_steps=3168",  # twelve epochs
 )
 # What is special about each model: its attention, and its output.
 LSTMS = {
