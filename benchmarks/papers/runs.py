@@ -59,6 +59,8 @@ def train_all(models: Sequence[Model], data: DataConfig, measure: Measure, optio
     """Train and measure those that the options choose and that have no results yet."""
     torch.set_num_threads(options.threads)
     part, parts = map(int, options.share.split("/"))
+    if not 1 <= part <= parts:
+        raise SystemExit(f"--share: expected one of 1/{parts} to {parts}/{parts}")
     chosen = [model for model in models if fnmatch.fnmatch(model.name, options.only)]
     for model in chosen[part - 1 :: parts]:
         path = options.out / f"{model.name}.json"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.papers.runs import write_json
 from benchmarks.timing import machine
 from fenchel.models import Batch, LSTMConfig, Seq2Seq, TransformerConfig, build_model
 from fenchel.tasks import Translation, read_parallel
@@ -93,11 +95,10 @@ def compare(
     for name, (attention, output) in MAPS.items():
         torch.manual_seed(0)
         learners[name] = Learner(build(width, vocabulary, attention, output), options.rate)
-    names = list(learners)
-    for number, pairs in enumerate(batches):
-        # Each model is first in turn, so that none always meets the caches of the same other.
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+    names, order = list(learners), random.Random(0)
+    for pairs in batches:
+        order.shuffle(names)  # so that none always meets the caches of the same other
+        for name in names:
             learners[name].step(pairs)
     tokens = [sum(len(target) + 1 for _, target in pairs) for pairs in batches]
     spans = {"early": slice(2, len(batches) // 5), "late": slice(len(batches) // 2, None)}
@@ -153,6 +154,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.002)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    if options.steps < 15:
+        parser.error(f"--steps: expected at least 15, but got {options.steps}")
     torch.set_num_threads(options.threads)
     data = read(options.data, options.vocabulary, options.batch, options.steps)
     for name, build, widths in (
@@ -160,16 +163,23 @@ def main() -> None:
         ("transformer", transformer, options.transformer),
     ):
         for width in widths:
-            found = compare(build, width, data, options)
-            _add(options, f"{name} {width}, {data[0]} tokens, {options.threads} thread(s)", found)
+            title = f"{name} {width}, {data[0]} tokens, {options.threads} thread(s)"
+            if title in _document(options.out):
+                print(f"{title}: done before")
+                continue
+            _add(options, title, compare(build, width, data, options))
+
+
+def _document(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _add(options: argparse.Namespace, name: str, found: dict[str, Any]) -> None:
-    document = json.loads(options.out.read_text()) if options.out.exists() else {}
+    document = _document(options.out)
     settings = {key: getattr(options, key) for key in ("batch", "steps", "rate", "threads")}
     document[name] = {"settings": settings, "machine": machine(), "models": found}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
+    write_json(options.out, document)
     print(f"\n{name}")
     for model, numbers in found.items():
         print(

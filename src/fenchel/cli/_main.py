@@ -40,11 +40,12 @@ def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
     from fenchel.training import RankError, TrainingError
+    from fenchel.training.distributed import launched
 
     try:
         command, bound, *_ = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        if os.environ.get("RANK", "0") != "0":
+        if launched() and os.environ["RANK"] != "0":
             return _follow(WRONG)  # all ranks have the same command line
         raise FenchelError(" ".join(str(error).split())) from None
     try:

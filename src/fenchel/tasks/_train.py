@@ -77,7 +77,7 @@ def prepare_run(
     Returns:
         The run, and whether to resume it: also if ``torchrun`` has restarted the job that began it.
     """
-    resume = resume or ranks.first(is_own_restart(directory))
+    resume = is_own_restart(directory, ranks) or resume
     with ranks.together():
         if ranks.leads and not resume:
             start_run(directory, task, data, model=model or "lstm", settings=settings)
@@ -102,7 +102,8 @@ def train_run(
         note: is told in one sentence what is left out of the data; by rank 0, of several.
         show_progress: on standard error.
     """
-    with join() as ranks:
+    with join() as joined:
+        ranks = joined.within(run.config.train.timeout_minutes)
         return _train_run(run, ranks, resume, note if ranks.leads else _ignore, show_progress)
 
 

@@ -116,7 +116,7 @@ class Trainer:
 
     def _start(self, ranks: Ranks, resume: bool) -> Session:
         """Check and read everything; nothing is written before all ranks are content."""
-        resume = resume or ranks.first(is_own_restart(self.run_dir))
+        resume = is_own_restart(self.run_dir, ranks) or resume
         with ranks.together():
             device = find_device(self.config.device, ranks)
             check_parallel(self.model, self.config, ranks, self._task.loss)

@@ -58,9 +58,13 @@ class Session:
     ) -> None:
         self.model, self.task, self.config, self.store = model, task, config, store
         self.ranks, self.device = ranks, device
-        model.to(device)
-        if checkpoint is not None:
-            checkpoint.load_weights(model)
+        with ranks.together():
+            model.to(device)
+            self.state = RunState()
+            if checkpoint is not None:
+                checkpoint.load_weights(model)
+                path = checkpoint.path / "state.json"
+                self.state = RunState.from_json(checkpoint.state, path)
         self.parallel = make_parallel(model, task, config, ranks, device)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
@@ -71,12 +75,11 @@ class Session:
         )
         self.schedule = make_schedule(config)
         if checkpoint is None:
-            self.state = RunState()
             seed_rank(config.seed, ranks.rank)
         else:
-            self.state = RunState.from_json(checkpoint.state, checkpoint.path / "state.json")
             self.schedule.load(self.state.schedule)
-            load_optimizer(model, self.optimizer, checkpoint.tensors["optimizer"])
+            with ranks.together():
+                load_optimizer(model, self.optimizer, checkpoint.tensors["optimizer"])
             states = checkpoint.tensors["random"]
             load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
         self.saved_step = self.state.step if checkpoint is not None else -1

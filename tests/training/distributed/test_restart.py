@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from fenchel.training.distributed import Ranks
 from fenchel.training.distributed._restart import FILE, claim, is_own_restart
 
 
@@ -23,30 +24,30 @@ def torchrun(monkeypatch):
 def test_without_torchrun_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     claim(tmp_path)
-    assert not list(tmp_path.iterdir()) and not is_own_restart(tmp_path)
+    assert not list(tmp_path.iterdir()) and not is_own_restart(tmp_path, Ranks())
 
 
 @pytest.mark.parametrize("job", ["latin-7", "none"])
 def test_a_restart_knows_its_own_run(tmp_path, torchrun, job):
     torchrun(job, 0)
     claim(tmp_path)
-    assert not is_own_restart(tmp_path)  # the first start
+    assert not is_own_restart(tmp_path, Ranks())  # the first start
     torchrun(job, 1)
-    assert is_own_restart(tmp_path) and not is_own_restart(tmp_path / "new")
+    assert is_own_restart(tmp_path, Ranks()) and not is_own_restart(tmp_path / "new", Ranks())
 
 
 def test_another_job_does_not(tmp_path, torchrun, monkeypatch):
     torchrun("latin-7", 0)
     claim(tmp_path)
     torchrun("latin-8", 1)
-    assert not is_own_restart(tmp_path)
+    assert not is_own_restart(tmp_path, Ranks())
     torchrun("none", 0)  # has no name: it is known by its process
     claim(tmp_path)
     monkeypatch.setattr(os, "getppid", lambda: 1)
     torchrun("none", 1)
-    assert not is_own_restart(tmp_path)
+    assert not is_own_restart(tmp_path, Ranks())
 
 
 def test_a_run_of_one_process_is_nobody_s(tmp_path, torchrun):
     torchrun("latin-7", 1)
-    assert not (tmp_path / FILE).exists() and not is_own_restart(tmp_path)
+    assert not (tmp_path / FILE).exists() and not is_own_restart(tmp_path, Ranks())

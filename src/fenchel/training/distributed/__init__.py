@@ -13,7 +13,7 @@ from fenchel.training.distributed._random import (
     random_tensors,
     seed_rank,
 )
-from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join
+from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, launched
 from fenchel.training.distributed._restart import claim, is_own_restart
 from fenchel.training.distributed._wholes import (
     load_optimizer,
@@ -32,6 +32,7 @@ __all__ = [
     "gather_random",
     "is_own_restart",
     "join",
+    "launched",
     "load_optimizer",
     "load_random",
     "load_random_of_rank",

@@ -118,18 +118,18 @@ def join() -> Iterator[Ranks]:
 
     A group that is made here is taken down at the end, whatever happens.
     """
-    if not _launched() or dist.is_initialized():
+    if not launched() or dist.is_initialized():
         yield Ranks()
         return
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://", timeout=STARTING))
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun keeps its store over restarts, and with it the addresses of ranks that are dead
-        # (https://github.com/pytorch/pytorch/issues/135712).
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        store = PrefixStore(f"attempt-{attempt}", store)
+    # torchrun may keep its store over restarts, and with it the addresses of ranks that are dead
+    # (https://github.com/pytorch/pytorch/issues/135712). All ranks are restarted together, so each
+    # counts its own starts; torchrun's count is that of one machine alone.
+    start = store.add(f"fenchel/starts/{rank}", 1)
+    store = PrefixStore(f"fenchel/start-{start}", store)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=STARTING)
     try:
         yield Ranks()
@@ -175,7 +175,7 @@ def _is_connection(error: RuntimeError) -> bool:
     return named or "gloo" in text or "gets no answer from the others" in text
 
 
-def _launched() -> bool:
+def launched() -> bool:
     """Whether torchrun, or a launcher that sets the same variables, started several processes."""
     names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
     several = os.environ.get("WORLD_SIZE", "1") != "1"

@@ -11,6 +11,8 @@ import os
 import socket
 from pathlib import Path
 
+from fenchel.training.distributed._ranks import Ranks
+
 FILE = ".torchrun"
 
 
@@ -21,12 +23,16 @@ def claim(run_dir: Path) -> None:
         (run_dir / FILE).write_text(name + "\n")
 
 
-def is_own_restart(run_dir: Path) -> bool:
-    """Whether this process was restarted, and its job had begun the run in ``run_dir``."""
+def is_own_restart(run_dir: Path, ranks: Ranks) -> bool:
+    """Whether the ranks were restarted, and their job had begun the run in ``run_dir``.
+
+    Of several machines, only the one whose rank has died counts its restarts.
+    """
     path = run_dir / FILE
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0" or not path.is_file():
-        return False
-    return path.read_text().strip() == _job()
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = path.is_file() and path.read_text().strip() == _job()
+    heard = ranks.gather((count != "0", own))
+    return any(restarted for restarted, _ in heard) and heard[0][1]
 
 
 def _job() -> str | None:
