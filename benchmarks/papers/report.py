@@ -99,10 +99,7 @@ def inflection_table(
     found: Sequence[dict[str, Any]], ensembles: Sequence[dict[str, Any]]
 ) -> list[str]:
     """Table 1, a row for each output and attention."""
-    lines = [
-        "| output | attention | accuracy | paper | ensemble | paper | minutes | seeds |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    lines = _head("| output | attention | accuracy | paper | ensemble | paper | minutes | seeds |")
     together = {(e["output"], e["attention"]): e["measured"]["accuracy"] for e in ensembles}
     for maps, runs in _by_maps(found):
         paper, paper_ensemble = TABLE_1[maps]
@@ -117,10 +114,9 @@ def inflection_table(
 
 def certificate_table(found: Sequence[dict[str, Any]]) -> list[str]:
     """What search proves on the dev sets, a row for each output and attention."""
-    lines = [
-        "| output | attention | one answer | all answers listed | proved best | tokens per step |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = _head(
+        "| output | attention | one answer | all answers listed | proved best | tokens per step |"
+    )
     for maps, runs in _by_maps(found):
         shares = [_mean(runs, f"dev_{name}") for name in ("single", "exhaustive", "certified")]
         lines.append(
@@ -133,10 +129,7 @@ def certificate_table(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def bleu_table(found: Sequence[dict[str, Any]]) -> list[str]:
     """Table 2, and the Transformers of the other paper."""
-    lines = [
-        "| model | attention | output | BLEU | paper | right tokens | minutes | seeds |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    lines = _head("| model | attention | output | BLEU | paper | right tokens | minutes | seeds |")
     for name, runs in _by_name(found):
         lines.append(
             f"| {_what(runs[0])} | {_spread([run['measured']['bleu'] for run in runs])} "
@@ -148,10 +141,9 @@ def bleu_table(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def nonzeros_table(found: Sequence[dict[str, Any]]) -> list[str]:
     """Table 3, for all models."""
-    lines = [
-        "| model | attention | output | source tokens attended | paper | target tokens | paper |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = _head(
+        "| model | attention | output | source tokens attended | paper | target tokens | paper |"
+    )
     for name, runs in _by_name(found):
         attended, words = TABLE_3.get(name, ("–", "–"))
         lines.append(
@@ -164,10 +156,9 @@ def nonzeros_table(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def density_table(found: Sequence[dict[str, Any]]) -> list[str]:
     """How dense each kind of attention of the Transformers is, and the learned α."""
-    lines = [
-        "| Transformer | encoder | decoder | cross | α of the encoder | of the decoder | cross |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = _head(
+        "| Transformer | encoder | decoder | cross | α of the encoder | of the decoder | cross |"
+    )
     kinds = ("encoder", "decoder", "cross")
     for run in found:
         if run["model"] != "transformer" or run["seed"] != 0:
@@ -188,11 +179,10 @@ def density_table(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def speed_table(found: dict[str, Any]) -> list[str]:
     """Tokens a second and ratios."""
-    lines = [
+    lines = _head(
         "| model | maps | tokens/s | against softmax | in the first fifth | paper "
-        "| tokens with p > 0 |",
-        "|---|---|---|---|---|---|---|",
-    ]
+        "| tokens with p > 0 |"
+    )
     for comparison, entry in found.items():
         paper = PAPER_SPEED[comparison.split()[0]]
         for name, numbers in entry["models"].items():
@@ -202,6 +192,11 @@ def speed_table(found: dict[str, Any]) -> list[str]:
                 f"| {paper.get(name, '–')} | {numbers['support_size']:,.0f} |"
             )
     return lines
+
+
+def _head(columns: str) -> list[str]:
+    """The first lines of a table, from the line that names its columns."""
+    return [columns, "|" + "---|" * (columns.count("|") - 1)]
 
 
 def _percent(share: float | None) -> str:

@@ -8,8 +8,9 @@ import torch.distributed as dist
 
 import fenchel as fy
 from tests.losses.linear_cases import make
-from tests.losses.vocab_parallel_run import run_checks
+from tests.processes import run_checks
 
+MODULES = ("tests.losses.vocab_parallel_checks", "tests.losses.vocab_parallel_groups")
 RUNS = {
     2: [
         "alphas_and_dtypes",
@@ -54,7 +55,7 @@ def heard():
 
     def ask(ranks):
         if ranks not in said:
-            said[ranks] = run_checks(RUNS[ranks], ranks)
+            said[ranks] = run_checks(MODULES, RUNS[ranks], ranks)
         return said[ranks]
 
     return ask

@@ -261,6 +261,7 @@ def test_samples(tree, rng):
     error = (found / 4000 - p).abs() / (p * (1 - p) / 4000 + 1e-12).sqrt()
     assert float(error.max()) < 4.5
     counts = torch.stack([problem.indicator(rows) for rows in parts]).mean(0)
+    # Five standard deviations of a mean of 4000 draws: 5 · 0.5 / √4000.
     torch.testing.assert_close(
         counts, tree._smoothed_argmax(problem, "entropy", 0.7), atol=0.04, rtol=0
     )

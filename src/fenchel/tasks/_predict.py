@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from statistics import fmean
 
@@ -50,32 +51,24 @@ def predict(
     model: Seq2Seq | Ensemble, task: Task, examples: Iterable[Example], options: SearchOptions
 ) -> Iterator[tuple[Example, SearchResult]]:
     """Each example with what the search found, in order; examples are read as they are needed."""
+    search: Callable[..., list[SearchResult]] = (
+        partial(exact_search, budget=options.budget)
+        if options.exact
+        else partial(beam_search, beam=options.beam)
+    )
     iterator = iter(examples)
     device = next(model.parameters()).device
     while chunk := list(islice(iterator, options.batch)):
         batch = Batch.collate([(task.encode_source(example), ()) for example in chunk]).to(device)
-        if options.exact:
-            results = exact_search(
-                model,
-                batch.source,
-                batch.source_lengths,
-                nbest=options.nbest,
-                budget=options.budget,
-                max_length=options.max_length,
-                length_penalty=options.length_penalty,
-                most=options.most,
-            )
-        else:
-            results = beam_search(
-                model,
-                batch.source,
-                batch.source_lengths,
-                beam=options.beam,
-                nbest=options.nbest,
-                max_length=options.max_length,
-                length_penalty=options.length_penalty,
-                most=options.most,
-            )
+        results = search(
+            model,
+            batch.source,
+            batch.source_lengths,
+            nbest=options.nbest,
+            max_length=options.max_length,
+            length_penalty=options.length_penalty,
+            most=options.most,
+        )
         yield from zip(chunk, results, strict=True)
 
 

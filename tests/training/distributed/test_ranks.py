@@ -11,9 +11,9 @@ import torch
 from fenchel.tasks import DataConfig, start_run, train_run
 from fenchel.training import load_checkpoint
 from tests.cli.cases import write_inflection
+from tests.processes import run_checks
 from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, trainer
 from tests.training.distributed.ranks_checks import TASKS
-from tests.training.distributed.ranks_run import run_checks
 from tests.training.killed import outcome
 
 CHECKED = "tests.training.distributed.ranks_checks"
@@ -45,7 +45,7 @@ def two(tmp_path_factory) -> tuple[Path, dict[str, list[str]]]:
     write_inflection(folder / "a_task")
     for name in MOVED:
         trainer(name, folder / "moves" / name / "one, then two", max_epochs=1).run()
-    return folder, run_checks(CHECKED, (*RUNS, *CHECKS), folder)
+    return folder, run_checks([CHECKED], (*RUNS, *CHECKS), folder=folder)
 
 
 def ran(two, name: str) -> Path:
@@ -102,9 +102,7 @@ def test_a_stopped_run_resumes_bit_for_bit(two, name):
 
 
 def test_so_does_one_of_three_ranks(two, tmp_path):
-    errors = run_checks(
-        "tests.training.distributed.ranks_checks", ["resumes_ddp"], tmp_path, ranks=3
-    )
+    errors = run_checks([CHECKED], ["resumes_ddp"], ranks=3, folder=tmp_path)
     run = ran((tmp_path, errors), "resumes_ddp") / "transformer"
     assert outcome(run / "stopped") == outcome(run / "straight")
 

@@ -1,4 +1,4 @@
-"""Run functions in several gloo processes, once for all tests of a file: each takes seconds."""
+"""Run checks in several gloo processes, started once for all of them: each start takes seconds."""
 
 from __future__ import annotations
 
@@ -19,21 +19,30 @@ import torch.multiprocessing as mp
 
 
 def run_checks(
-    module: str, names: Sequence[str], folder: Path, ranks: int = 2
+    modules: Sequence[str], names: Sequence[str], ranks: int = 2, folder: Path | None = None
 ) -> dict[str, list[str]]:
-    """Call the functions ``names`` of a module with ``folder`` on each rank; errors by name."""
+    """Call functions of some modules on every rank; their errors, by name.
+
+    Args:
+        modules: where the functions are.
+        names: of the functions.
+        ranks: how many processes there are.
+        folder: each function is called with the path of its own name in it; without, with nothing.
+    """
     # A server imports torch once and forks the ranks; imports take longer than all checks.
-    multiprocessing.set_forkserver_preload([module, "torch.distributed.tensor"])
+    multiprocessing.set_forkserver_preload([*modules, "torch.distributed.tensor.parallel"])
     with tempfile.TemporaryDirectory() as said:
-        arguments = (ranks, module, list(names), str(folder), said)
+        arguments = (ranks, list(modules), list(names), folder, said)
         mp.start_processes(_worker, arguments, ranks, start_method="forkserver")
         heard = [json.loads(Path(said, f"{rank}.json").read_text()) for rank in range(ranks)]
     return {name: [of_rank[name] for of_rank in heard if of_rank[name]] for name in names}
 
 
-def _worker(rank: int, ranks: int, module: str, names: list[str], folder: str, said: str) -> None:
+def _worker(
+    rank: int, ranks: int, modules: list[str], names: list[str], folder: Path | None, said: str
+) -> None:
     warnings.simplefilter("error")
-    os.fsync = lambda descriptor: None  # as conftest.py: no test pulls the plug
+    os.fsync = lambda descriptor: None  # no test pulls the plug
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN, as conftest.py does
     dist.init_process_group(
@@ -43,12 +52,14 @@ def _worker(rank: int, ranks: int, module: str, names: list[str], folder: str, s
         world_size=ranks,
         timeout=datetime.timedelta(seconds=60),
     )
-    functions = vars(importlib.import_module(module))
+    functions = {}
+    for module in modules:
+        functions |= vars(importlib.import_module(module))
     errors = {name: "not run" for name in names}
     for name in names:
         errors[name] = ""
         try:
-            functions[name](Path(folder, name))
+            functions[name](*(() if folder is None else (folder / name,)))
         except Exception:
             errors[name] = f"rank {rank}: {traceback.format_exc()}"
         try:
