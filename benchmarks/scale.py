@@ -7,7 +7,8 @@
 threads, and 2 gloo processes of 1 thread each; target tokens a second of training alone, medians of
 runs in turns, and the largest difference of a step's loss from the first. No speed is shown if that
 is above 1e-4. *memory*: what one rank of two holds after a step, and the peak of its resident
-memory over steps, with the interpreter and torch, while the allocator keeps nothing back.
+memory over steps, and over steps and a checkpoint, with the interpreter and torch, while the
+allocator keeps nothing back.
 *restart*: rank 1 is killed in the middle of an epoch, and torchrun starts the job again; weights
 are compared byte by byte with those of a run that was left alone.
 """
@@ -145,7 +146,8 @@ def speed(folder: Path, quick: bool, models: Sequence[str]) -> Job:
 def memory(folder: Path, quick: bool) -> Job:
     """By kind: bytes of the largest rank."""
     size, batch, fields = (300, 300, SMALL) if quick else (16000, 1000, LARGE)
-    train_fields = {"batch_size": batch, "max_steps": 6, "learning_rate": 3e-4}
+    # One validation before a checkpoint is written, which the peak of steps is without.
+    train_fields = {"batch_size": batch, "max_steps": 7, "validate_every": 6, "learning_rate": 3e-4}
     # What is freed goes back to the system at once, or the peak would be that of the allocator.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     model = vocabulary({**fields, "dropout": 0.0}, size)
@@ -187,10 +189,10 @@ def restart(folder: Path, quick: bool) -> Job:
 
 
 def markdown(found: Job) -> str:
-    where, today = machine(), datetime.date.today().isoformat()
+    where = machine()
     lines = [
         f"gloo on one machine, float32. {where['cpu']}, {fy.backends().instruction_set}, torch "
-        f"{where['torch']}, {today}.",
+        f"{where['torch']}.",
     ]
     if "speed" in found:
         part = found["speed"]
@@ -198,7 +200,7 @@ def markdown(found: Job) -> str:
             "",
             f"Batches of {part['batch tokens']} tokens in all, vocabulary {part['vocabulary']}, "
             f"medians of {part['runs']} runs of {part['steps']} steps in turns. The difference is "
-            "the largest of any step's loss from that of the first row.",
+            f"the largest of any step's loss from that of the first row ({part['date']}).",
             "",
             "| model | run by | tokens/s | ratio | difference |",
             "|---|---|---|---|---|",
@@ -217,13 +219,13 @@ def markdown(found: Job) -> str:
             f"A Transformer of {part['said'].split(',')[0]}, vocabulary {part['vocabulary']}, "
             f"batches of {part['batch tokens']} tokens in all; MiB of the larger rank. The peak is "
             "that of its resident memory, of which Python and torch take "
-            f"{part['said'].split(', ')[1].removesuffix(' without them')}.",
+            f"{part['said'].split(', ')[1].removesuffix(' without them')} ({part['date']}).",
             "",
-            "| trained by | parameters | gradients | Adam | peak |",
-            "|---|---|---|---|---|",
+            "| trained by | parameters | gradients | Adam | peak | with a checkpoint |",
+            "|---|---|---|---|---|---|",
         ]
         for kind in KINDS:
-            keys = ("parameters", "gradients", "adam", "peak")
+            keys = ("parameters", "gradients", "adam", "peak", "peak with a checkpoint")
             numbers = [part[kind][key] / 2**20 for key in keys]
             lines.append(f"| {kind} | " + " | ".join(f"{n:,.0f}" for n in numbers) + " |")
     if "restart" in found:
@@ -234,7 +236,7 @@ def markdown(found: Job) -> str:
             f"Rank 1 of 2 killed at step {part['killed at step']} of {part['steps']}: torchrun "
             f"restarts both from the last checkpoint, and the weights at the end are {outcome}, as "
             f"those of a run that was left alone ({part['seconds with the restart']:.0f} s against "
-            f"{part['seconds alone']:.0f} s, starts of Python included).",
+            f"{part['seconds alone']:.0f} s, starts of Python included; {part['date']}).",
         ]
     return "\n".join([*lines, ""])
 
@@ -258,7 +260,8 @@ def main() -> None:
         for name in options.parts:
             more = (options.models,) if name == "speed" else ()
             of_part = parts[name](Path(folder), options.quick, *more)
-            found[name] = {**found.get(name, {}), **of_part}
+            today = datetime.date.today().isoformat()
+            found[name] = {**found.get(name, {}), **of_part, "date": today}
             if options.out:
                 Path(options.out).write_text(json.dumps(found, indent=1) + "\n")
     text = markdown(found)

@@ -14,12 +14,12 @@ from itertools import product
 import torch
 
 from benchmarks.papers.inflection import LANGUAGES, MAPS
-from benchmarks.papers.runs import arguments, write_json
+from benchmarks.papers.runs import places, write_json
 from fenchel.tasks import SearchOptions, ensemble, evaluate, open_runs
 
 
 def main() -> None:
-    options = arguments(__doc__).parse_args()
+    options = places(__doc__).parse_args()
     torch.set_num_threads(options.threads)
     test = [str(options.data / f"{language}-test") for language in LANGUAGES]
     for output, attention in product(MAPS, MAPS):

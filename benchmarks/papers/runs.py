@@ -39,16 +39,22 @@ class Model:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
+def places(description: str | None) -> argparse.ArgumentParser:
     """What all recipes take."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, help="data directory")
     parser.add_argument("out", type=Path, help="where runs and results go; resumed if it has some")
+    parser.add_argument("--threads", type=int, default=1, help="of each model")
+    return parser
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """What those take that train."""
+    parser = places(description)
     parser.add_argument("--only", default="*", help="models whose name matches, as 'lstm-*'")
     parser.add_argument("--share", default="1/1", help="2/3: the second of three equal shares")
-    parser.add_argument("--threads", type=int, default=1, help="of each model")
     parser.add_argument(
         "--set", action="append", default=[], help="a setting of all models: train.max_epochs=1"
     )
@@ -64,7 +70,10 @@ def train_all(models: Sequence[Model], data: DataConfig, measure: Measure, optio
     chosen = [model for model in models if fnmatch.fnmatch(model.name, options.only)]
     for model in chosen[part - 1 :: parts]:
         path = options.out / f"{model.name}.json"
+        settings = [*model.settings, *options.set]
         if path.exists():
+            if json.loads(path.read_text())["settings"] != settings:
+                raise SystemExit(f"{path}: the results of other settings; choose another OUT")
             print(f"{model.name}: done before", flush=True)
             continue
         start = time.perf_counter()
@@ -74,7 +83,7 @@ def train_all(models: Sequence[Model], data: DataConfig, measure: Measure, optio
         document = {
             "name": model.name,
             **model.facts,
-            "settings": [*model.settings, *options.set],
+            "settings": settings,
             "parameters": sum(p.numel() for p in run.new_model().parameters()),
             "training": asdict(result),
             "measured": measured,

@@ -13,6 +13,7 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -173,7 +174,10 @@ def warm_up():
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     torch.optim.Adam(parameters).step()
-    unpack(pack(model.state_dict()))
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"".join(pack(model.state_dict())))
+        file.flush()
+        unpack(Path(file.name))
     dump_config(config_with())
 
 

@@ -6,15 +6,18 @@ import errno
 import json
 import os
 import re
+import weakref
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 import fenchel.training
 from fenchel import FenchelError
 from fenchel.training import CheckpointStore, TrainingError, _checkpoint, _files, load_checkpoint
 from fenchel.training._tensors import pack, unpack
+from fenchel.training.distributed import _wholes
 from tests.training.tiny import TinyModel, trainer
 
 
@@ -52,21 +55,62 @@ def test_weights_come_back(tmp_path):
         assert torch.equal(model.state_dict()[name], value)
 
 
-def test_tied_tensors_are_stored_once_and_views_apart():
+def test_tied_tensors_are_stored_once_and_views_apart(tmp_path):
     base = torch.arange(6.0)
     tensors = {"a": base, "b": base, "tail": base[3:], "none": torch.zeros(0), "n": torch.tensor(3)}
-    data = pack(tensors)
-    back = unpack(data)
+    data = b"".join(pack(tensors))
+    path = tmp_path / "tensors.safetensors"
+    path.write_bytes(data)
+    back = unpack(path)
     assert back.keys() == tensors.keys()
     assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
     assert back["a"] is back["b"]
     assert data.count(base.numpy().tobytes()) == 1
-    assert pack(tensors) == data
+    assert b"".join(pack(tensors)) == data
+
+
+def test_files_are_the_library_s(tmp_path):
+    """Every dtype, names that need escapes, and small tensors between large ones."""
+    kinds = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.bool)
+    tensors = {f'a/{kind} "ж"': torch.arange(5).to(kind) for kind in kinds}
+    tensors |= {
+        "large": torch.rand(400_000),
+        "scalar": torch.tensor(2.5),
+        "more": torch.rand(9, 2).T,
+    }
+    path = tmp_path / "tensors.safetensors"
+    path.write_bytes(b"".join(pack(tensors)))
+    back = safetensors.torch.load_file(path)
+    assert back.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor)
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in unpack(path).items())
+
+
+def test_tensors_are_gathered_one_at_a_time(monkeypatch):
+    """Of a model in parts, no more than two are in memory as a whole."""
+    gathered = []
+
+    def whole(tensor):
+        value = tensor.clone()
+        gathered.append(weakref.ref(value))
+        return value
+
+    monkeypatch.setattr(_wholes, "whole", whole)
+    tensors = {f"layer {i}": torch.rand(300_000) for i in range(6)}
+    alive = [sum(ref() is not None for ref in gathered) for _ in pack(tensors)]
+    assert len(gathered) == 6 and max(alive) <= 2
+
+
+def test_only_tensors_of_known_types_are_stored():
+    message = r"`x` to have one of the dtypes float64, .*bool, but got complex64; convert it"
+    with pytest.raises(FenchelError, match=message):
+        next(pack({"x": torch.zeros(2, dtype=torch.complex64)}))
 
 
 def test_only_tensors_are_stored():
     with pytest.raises(FenchelError, match="expected `x` to be a tensor, but got dict"):
-        pack({"x": {}})
+        next(pack({"x": {}}))
 
 
 def test_nothing_can_be_unpickled():

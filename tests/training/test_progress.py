@@ -167,6 +167,6 @@ def test_without_tensorboard_the_message_names_the_extra(tmp_path, monkeypatch):
 
 
 def test_without_safetensors_the_message_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(MissingDependency, match=r"a checkpoint needs safetensors, .*fenchel\[trai"):
         trainer(tmp_path).run()

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,21 +22,40 @@ from torch import Tensor, nn
 from fenchel._checks import FenchelError
 from fenchel.training._errors import TrainingError
 from fenchel.training._files import DISK_FULL, replace_file, sync_directory, write_file
-from fenchel.training._tensors import pack, unpack
+from fenchel.training._tensors import pack, unpack, unpack_each
+from fenchel.training.distributed import Wholes
 
 FORMAT = 1
 POINTER = "checkpoints.json"
+Tensors = Mapping[str, Tensor] | Wholes
 GROUPS = ("model", "optimizer", "random")
 _PARTIAL = ".partial"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds: tensors by group (model, optimizer, random) and a JSON state."""
+    """What was read of a checkpoint: tensors by group (model, optimizer, random), JSON state."""
 
     path: Path
     tensors: dict[str, dict[str, Tensor]]
     state: dict[str, Any]
+
+    def file(self, group: str) -> Path:
+        """The file of a group, which is whole: its SHA-256 is that of the state."""
+        path, digest = self.path / f"{group}.safetensors", hashlib.sha256()
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+        except OSError as error:
+            raise _damaged(path, error) from error
+        if digest.hexdigest() != self.state.get("sha256", {}).get(path.name):
+            raise _damaged(path, "its SHA-256 is not the one in state.json")
+        return path
+
+    def each(self, group: str) -> Iterator[tuple[str, Tensor]]:
+        """The names and tensors of a group one after the other, for those that want parts."""
+        return unpack_each(self.file(group))
 
     def load_weights(self, model: nn.Module) -> None:
         """Put the weights into ``model``, which must have the same names and shapes."""
@@ -68,9 +87,7 @@ class CheckpointStore:
         name = self._pointer()[which]
         return None if name is None else self.directory / name
 
-    def save(
-        self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, best: bool
-    ) -> Path:
+    def save(self, tensors: Mapping[str, Tensors], state: Mapping[str, Any], *, best: bool) -> Path:
         """Write a checkpoint, point to it, then remove those that are no longer wanted."""
         pointer = self._pointer()
         try:
@@ -101,8 +118,10 @@ class CheckpointStore:
             )
         state = _read_json(path / "state.json")
         _check_format(path / "state.json", state)
-        tensors = {group: _read_tensors(path / f"{group}.safetensors", state) for group in groups}
-        return Checkpoint(path, tensors, state)
+        checkpoint = Checkpoint(path, {}, state)
+        for group in groups:
+            checkpoint.tensors[group] = unpack(checkpoint.file(group))
+        return checkpoint
 
     def describe_latest(self) -> str:
         """The latest checkpoint in words, for messages."""
@@ -122,17 +141,17 @@ class CheckpointStore:
             )
         return pointer
 
-    def _write(self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
+    def _write(self, tensors: Mapping[str, Tensors], state: Mapping[str, Any]) -> Path:
         final = self._free_name(int(state["step"]))
         partial = final.with_name(final.name + _PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         digests = {}
         for group, named in tensors.items():
-            data = pack(named)
-            write_file(partial / f"{group}.safetensors", data)
-            digests[f"{group}.safetensors"] = hashlib.sha256(data).hexdigest()
-        write_file(partial / "state.json", _json({"format": FORMAT, **state, "sha256": digests}))
+            digest = hashlib.sha256()
+            write_file(partial / f"{group}.safetensors", _digested(pack(named), digest))
+            digests[f"{group}.safetensors"] = digest.hexdigest()
+        write_file(partial / "state.json", [_json({"format": FORMAT, **state, "sha256": digests})])
         sync_directory(partial)
         os.replace(partial, final)
         sync_directory(self.directory)
@@ -189,14 +208,10 @@ def _check_format(path: Path, value: Mapping[str, Any]) -> None:
         )
 
 
-def _read_tensors(path: Path, state: Mapping[str, Any]) -> dict[str, Tensor]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise _damaged(path, error) from error
-    if hashlib.sha256(data).hexdigest() != state.get("sha256", {}).get(path.name):
-        raise _damaged(path, "its SHA-256 is not the one in state.json")
-    return unpack(data)
+def _digested(pieces: Iterable[bytes | memoryview], digest: Any) -> Iterator[bytes | memoryview]:
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
 
 
 def _damaged(path: Path, reason: object) -> FenchelError:

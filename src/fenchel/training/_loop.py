@@ -155,7 +155,7 @@ class Trainer:
                 f"{self.run_dir}: expected a directory without a run, but it holds one; resume it "
                 f"or choose another directory."
             )
-        checkpoint = self._store.load()
+        checkpoint = self._store.load(groups=("model", "random"))
         fixed = {
             field.name: getattr(self.config, field.name)
             for field in dataclasses.fields(self.config)

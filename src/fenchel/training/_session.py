@@ -79,7 +79,7 @@ class Session:
         else:
             self.schedule.load(self.state.schedule)
             with ranks.together():
-                load_optimizer(model, self.optimizer, checkpoint.tensors["optimizer"])
+                load_optimizer(model, self.optimizer, checkpoint.each("optimizer"))
             states = checkpoint.tensors["random"]
             load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
         self.saved_step = self.state.step if checkpoint is not None else -1
@@ -135,12 +135,11 @@ class Session:
         state.records_bytes = self.records.sync()
         state.schedule = self.schedule.state()
         state.elapsed = self._elapsed()
-        keep = self.ranks.leads
-        tensors = {
-            "model": model_tensors(self.model, keep=keep),
-            "optimizer": optimizer_tensors(self.model, self.optimizer, keep=keep),
-            "random": gather_random(self.ranks),
+        wholes = {
+            "model": model_tensors(self.model),
+            "optimizer": optimizer_tensors(self.model, self.optimizer),
         }
+        random = gather_random(self.ranks)
         document = {
             **asdict(state),
             "config": asdict(self.config),
@@ -148,8 +147,12 @@ class Session:
             "extra": dict(self.task.extra),
         }
         with self.ranks.together():
-            if self.ranks.leads:
-                self.store.save(tensors, document, best=best)
+            try:
+                if self.ranks.leads:
+                    self.store.save({**wholes, "random": random}, document, best=best)
+            finally:
+                for tensors in wholes.values():
+                    tensors.finish()
         self.saved_step = state.step
 
     def _batches(self) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -16,7 +17,7 @@ from fenchel import FenchelError
 from fenchel.models import Batch
 from fenchel.tasks import DataConfig, train_run
 from fenchel.tasks._train import prepare_run
-from fenchel.training import RankError, TrainingError, _session
+from fenchel.training import RankError, TrainingError, _files, _session, _tensors
 from fenchel.training.distributed._ranks import Ranks
 from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
 
@@ -137,6 +138,29 @@ def a_full_disk(folder: Path) -> None:
     run = trainer("lstm", folder)
     run._store.save = full  # type: ignore[method-assign]
     _fails(run.run, TrainingError, "the disk is full")
+
+
+def a_disk_that_fills_up(folder: Path) -> None:
+    """In the middle of a file, while rank 0 still gathers what it is to write."""
+    write, chunk = _files.write_all, _tensors._CHUNK
+
+    def full(descriptor: int, data: bytes | memoryview) -> None:
+        if len(data) < 500:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(descriptor, data)
+
+    trainer("fsdp", folder, max_epochs=1).run()
+    _files.write_all, _tensors._CHUNK = full, 1000
+    try:
+        last = str(max((folder / "checkpoints").iterdir()))
+        sentence = (
+            f"the disk of {folder} is full; free some space and resume: the checkpoint {last} is "
+            f"kept."
+        )
+        _fails(lambda: trainer("fsdp", folder).run(resume=True), TrainingError, sentence)
+    finally:
+        _files.write_all, _tensors._CHUNK = write, chunk
+    trainer("fsdp", folder).run(resume=True)
 
 
 def refusals(folder: Path) -> None:

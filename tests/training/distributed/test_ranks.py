@@ -26,6 +26,7 @@ CHECKS = (
     "a_loss_that_is_no_number",
     "a_wrong_metric",
     "a_full_disk",
+    "a_disk_that_fills_up",
     "refusals",
     "other_files_on_another_machine",
     "an_output_layer_in_parts",

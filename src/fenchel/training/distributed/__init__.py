@@ -16,6 +16,7 @@ from fenchel.training.distributed._random import (
 from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, launched
 from fenchel.training.distributed._restart import claim, is_own_restart
 from fenchel.training.distributed._wholes import (
+    Wholes,
     load_optimizer,
     model_tensors,
     optimizer_tensors,
@@ -25,6 +26,7 @@ from fenchel.training.distributed._wholes import (
 __all__ = [
     "Agreement",
     "Ranks",
+    "Wholes",
     "check_parallel",
     "claim",
     "explain_loss_of",

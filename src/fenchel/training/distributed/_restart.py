@@ -32,7 +32,11 @@ def is_own_restart(run_dir: Path, ranks: Ranks) -> bool:
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     own = path.is_file() and path.read_text().strip() == _job()
     heard = ranks.gather((count != "0", own))
-    return any(restarted for restarted, _ in heard) and heard[0][1]
+    if any(restarted for restarted, _ in heard):
+        return heard[0][1]
+    if own and ranks.leads:
+        path.unlink()  # of an earlier job of the same name, which is over
+    return False
 
 
 def _job() -> str | None:

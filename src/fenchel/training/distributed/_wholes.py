@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,38 +21,79 @@ def whole(tensor: Any) -> Any:
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
-def model_tensors(model: torch.nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
-    """The weights by name; without ``keep`` none: such a rank only brings its parts."""
+class Wholes:
+    """Named tensors that come one at a time, each as a whole, in the same order on all ranks.
+
+    Ranks may have parts of them, so each rank must go through all of them, whatever becomes of
+    what it does with them: :meth:`finish`.
+
+    Args:
+        tensors: by name; a sharded one may have several.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        first: dict[Any, str] = {}
+        self.tied: dict[str, str] = {}
+        distinct: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            if not isinstance(tensor, Tensor):
+                raise FenchelError(
+                    f"checkpoint: expected `{name}` to be a tensor, but got "
+                    f"{type(tensor).__name__}; only tensors are stored."
+                )
+            origin = first.setdefault(_identity(tensor), name)
+            if origin == name:
+                distinct[name] = tensor.detach()
+            else:
+                self.tied[name] = origin
+        # Large entries first, so that all are aligned in a file.
+        order = sorted(distinct, key=lambda name: (-distinct[name].element_size(), name))
+        self.tensors = {name: distinct[name] for name in order}
+        self._rest = iter(self.tensors.items())
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """Those that are left, on the CPU."""
+        for name, tensor in self._rest:
+            yield name, whole(tensor).cpu().contiguous()
+
+    def finish(self) -> None:
+        """Give the other ranks this one's parts of all that is left."""
+        for _, tensor in self._rest:
+            whole(tensor)
+
+
+def model_tensors(model: torch.nn.Module) -> Wholes:
+    """The weights by name."""
     weights = model.state_dict()
     first: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         weights[name] = weights[first.setdefault(id(parameter), name)]  # one of tied weights
-    return _wholes(weights.items(), keep)
+    return Wholes(weights)
 
 
-def optimizer_tensors(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True
-) -> dict[str, Tensor]:
-    """Adam's averages and step counts, named ``<what>/<parameter>``; without ``keep`` none."""
-    # Sorted: what was read from a file has another order on each rank.
-    named = (
-        (f"{what}/{name}", value)
-        for name, parameter in model.named_parameters()
-        for what, value in sorted(optimizer.state.get(parameter, {}).items())
+def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Wholes:
+    """Adam's averages and step counts, named ``<what>/<parameter>``."""
+    return Wholes(
+        {
+            f"{what}/{name}": value
+            for name, parameter in model.named_parameters()
+            for what, value in optimizer.state.get(parameter, {}).items()
+        }
     )
-    return _wholes(named, keep)
 
 
 def load_optimizer(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    tensors: Iterable[tuple[str, Tensor]],
 ) -> None:
-    """Put back what :func:`optimizer_tensors` took."""
+    """Put back what :func:`optimizer_tensors` took, of each tensor this rank's part."""
     parameters = dict(model.named_parameters())
     numbers = {
         id(p): i for i, p in enumerate(p for g in optimizer.param_groups for p in g["params"])
     }
     state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
+    for key, value in tensors:
         what, _, name = key.partition("/")
         if name not in parameters or id(parameters[name]) not in numbers:
             raise FenchelError(
@@ -65,18 +106,11 @@ def load_optimizer(
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
-def _wholes(named: Iterable[tuple[str, Tensor]], keep: bool) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    names: dict[int, str] = {}  # of tensors that were seen, on all ranks alike
-    for name, tensor in named:
-        first = names.setdefault(id(tensor), name)
-        if first != name:
-            found |= {name: found[first]} if keep else {}
-            continue
-        complete = whole(tensor)
-        if keep:
-            found[name] = complete.cpu() if is_sharded(tensor) else complete
-    return found
+def _identity(tensor: Tensor) -> Any:
+    """The same for two names of one tensor; empty ones are never the same."""
+    if is_sharded(tensor) or not tensor.numel():
+        return id(tensor)
+    return (tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride())
 
 
 def _part(value: Tensor, parameter: Any) -> Tensor:

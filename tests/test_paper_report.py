@@ -1,0 +1,118 @@
+"""From recipes to the tables of the docs: small runs end to end, and tables of made-up results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.papers import ensembles, inflection, report
+
+WORDS = ("dog", "cat", "hat", "log")
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch):
+    """Calls a recipe as a command."""
+    threads = torch.get_num_threads()
+
+    def with_arguments(module: Any, *words: object) -> None:
+        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
+        module.main()
+
+    yield with_arguments
+    torch.set_num_threads(threads)
+
+
+def test_from_data_to_tables(tmp_path: Path, call, capsys) -> None:
+    data, out, docs = tmp_path / "data", tmp_path / "out", tmp_path / "docs"
+    data.mkdir()
+    docs.mkdir()
+    for language in inflection.LANGUAGES:
+        for split in ("train-medium", "dev", "test"):
+            lines = "".join(f"{word}\t{word}s\tN;PL\n" for word in WORDS)
+            (data / f"{language}-{split}").write_text(lines)
+    small = ("model.embedding=16", "model.hidden=32", "train.max_steps=60", "train.warmup_steps=4")
+    small += ("train.learning_rate=0.02", "train.validate_every=60")
+    settings = [word for setting in small for word in ("--set", setting)]
+    only = ("--only", "*-sparsemax-softmax-*")
+    call(inflection, data, out / "inflection", "--seeds", 0, 1, *only, *settings)
+    call(ensembles, data, out / "inflection")
+    call(report, out, docs)
+    found = json.loads((docs / "evidence.json").read_text())
+    accuracies = [run["measured"]["accuracy"] for run in found["inflection"]]
+    (together,) = found["ensembles"]
+    assert len(accuracies) == 2 and together["seeds"] == [0, 1]
+    assert found["translation"] == found["grid"] == [] and found["speed"] == {}
+    # Models that say nothing would all agree.
+    assert max(accuracies) > 0 and together["measured"]["accuracy"] > 0
+    written = {path.name for path in docs.iterdir()}
+    assert written == {"evidence.json", "evidence_inflection.md", "evidence_certificates.md"}
+    (row,) = (docs / "evidence_inflection.md").read_text().splitlines()[2:]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:2] == ["sparsemax", "softmax"] and cells[3] == "84.95" and cells[-1] == "2"
+    assert cells[2].startswith(f"{50 * sum(accuracies):.2f} ± ")
+    assert cells[4] == f"{100 * together['measured']['accuracy']:.2f}"
+
+    # What is done is not done again, and other settings are not taken for the same.
+    capsys.readouterr()
+    call(ensembles, data, out / "inflection")
+    assert not capsys.readouterr().out
+    with pytest.raises(SystemExit, match="results of other settings; choose another OUT"):
+        call(inflection, data, out / "inflection", "--seeds", 0, *only, *settings[2:])
+
+
+def test_options_that_do_nothing_are_refused(tmp_path: Path, call, capsys) -> None:
+    with pytest.raises(SystemExit):
+        call(ensembles, tmp_path, tmp_path, "--only", "x")
+    assert "unrecognized arguments: --only x" in capsys.readouterr().err
+
+
+def translated(model: str, maps: str, seed: int, **measured: Any) -> dict[str, Any]:
+    attention, output = {
+        "softmax": ("softmax", "softmax"),
+        "learned-attention": ("entmax:learned", "softmax"),
+    }[maps]
+    dense = {"target_words": 7998.0, "attended": 17.94, "available": 17.94, "token_accuracy": 0.5}
+    return {
+        "name": f"{model}-{maps}-{seed}",
+        "model": model,
+        "attention": attention,
+        "output": output,
+        "seed": seed,
+        "training": {"minutes": 10.0 + seed},
+        "measured": dense | {"alphas": {}} | measured,
+    }
+
+
+def test_tables_of_translation() -> None:
+    kinds = ("encoder", "decoder", "cross")
+    heads = {kind: [[0.2, 0.4], [0.6, 0.8]] for kind in kinds}
+    alphas = {kind: [[1.25, 1.5], [1.0, 1.75]] for kind in kinds}
+    learned = translated(
+        "transformer", "learned-attention", 0, bleu=30.0, density=heads, alphas=alphas
+    )
+    found = [learned, *(translated("lstm", "softmax", s, bleu=20.0 + 2 * s) for s in (0, 1))]
+    lstm, transformer = report.bleu_table(found)[2:]
+    assert lstm == "| lstm | softmax | softmax | 21.00 ± 1.41 | 25.70 | 50.0 % | 10 | 2 |"
+    assert transformer == "| transformer | learned α | softmax | 30.00 | 29.90 | 50.0 % | 10 | 1 |"
+    nonzeros = report.nonzeros_table(found)[2]
+    assert nonzeros.endswith("| 17.94 of 17.9 | 24.25 | 7,998.0 | 17,993 |")
+    (density,) = report.density_table(found)[2:]
+    assert density.split("|")[2:] == [" 50 % "] * 3 + [" 1.00 – 1.75 "] * 3 + [""]
+
+
+def test_table_of_speeds() -> None:
+    numbers = {
+        "late_tokens_per_second": 1234.5,
+        "late_ratio": 1.234,
+        "early_ratio": 0.9,
+        "support_size": 42.0,
+    }
+    found = {"transformer 128, 8000 tokens, 1 thread(s)": {"models": {"learned": numbers}}}
+    (row,) = report.speed_table(found)[2:]
+    assert row.endswith("| learned | 1,234 | 1.23 | 0.90 | 0.75 | 42 |")
