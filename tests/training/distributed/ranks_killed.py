@@ -1,6 +1,6 @@
 """``python -m fenchel``, of which one rank kills itself in the middle of an epoch, once.
 
-``KILLED_AT=1:5`` is rank 1 at its fifth batch; a rank that torchrun has restarted lives on.
+``KILLED_AT=1:5`` is rank 1 at its fifth batch; ``KILLED`` is a file that says that it has happened.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from fenchel.cli import main
@@ -24,11 +25,12 @@ class Deadly(Batch):
     def collate(pairs: Any) -> Batch:
         calls.append(pairs)
         if f"{os.environ['RANK']}:{len(calls)}" == os.environ["KILLED_AT"]:
+            Path(os.environ["KILLED"]).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return Batch.collate(pairs)
 
 
 if __name__ == "__main__":
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if not Path(os.environ["KILLED"]).exists():
         _train.Batch = Deadly
     sys.exit(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,10 @@ from tests.cli.cases import write_inflection
 ROOT = Path(__file__).parent.parent.parent
 TINY = ("model.hidden=16", "model.embedding=8", "model.layers=1", "train.batch_size=3")
 SETTINGS = (*TINY, "train.max_epochs=2", "train.checkpoint_every=2", "train.log_every=1")
+ONE_MACHINE = ("--standalone", "--nproc-per-node", "2")
+RESTARTS = ("--max-restarts", "1")
 # Six batches an epoch: killed at the fifth, with a checkpoint of the fourth.
-KILLED_AT = "1:5"
+KILLED = {"module": "tests.training.distributed.ranks_killed", "killed": "1:5"}
 
 
 def torchrun(
@@ -32,12 +35,14 @@ def torchrun(
     killed: str = "",
     settings: tuple[str, ...] = (),
 ):
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
+    launch = ["-m", "torch.distributed.run", *(options or ONE_MACHINE)]
     words = ["train", "inflection", "--run", run, "--train", data, "--dev", data, "--set"]
     paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     return subprocess.run(
         [sys.executable, *launch, "-m", "--", module, *map(str, words), *SETTINGS, *settings],
-        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "KILLED_AT": killed},
+        env=os.environ
+        | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        | {"KILLED_AT": killed, "KILLED": f"{run}.killed"},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -52,12 +57,11 @@ def jobs(tmp_path_factory):
     data = write_inflection(folder)
     (folder / "old").mkdir()
     (folder / "old" / "thesis.tex").write_text("dear reader")
-    killed = {"module": "tests.training.distributed.ranks_killed", "killed": KILLED_AT}
     jobs = {
         "straight": ((), {}),
-        "restarted": (("--max-restarts", "1"), killed),
-        "killed": ((), killed),
-        "old": (("--max-restarts", "1"), {}),
+        "restarted": ((*ONE_MACHINE, *RESTARTS), KILLED),
+        "killed": ((), KILLED),
+        "old": ((*ONE_MACHINE, *RESTARTS), {}),
         "wrong": ((), {"settings": ("train.parallel=fsdp",)}),
     }
     with ThreadPoolExecutor(2) as pool:
@@ -68,8 +72,33 @@ def jobs(tmp_path_factory):
         return folder, {name: job.result() for name, job in running.items()}
 
 
+def two_machines(port: int) -> tuple[str, ...]:
+    """The options of each of two launchers, of one rank each, that meet at a port."""
+    meet = (
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-id",
+        "latin-7",
+        "--rdzv-endpoint",
+        f"localhost:{port}",
+    )
+    return ("--nnodes", "2", "--nproc-per-node", "1", *meet, *RESTARTS)
+
+
 def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(run, "latest").tensors["model"]
+
+
+def assert_same_end(run: Path, straight: Path) -> None:
+    """The same weights, byte for byte, and each step once."""
+    end, expected = (
+        (path / "checkpoints" / "step-00000012" / "model.safetensors").read_bytes()
+        for path in (run, straight)
+    )
+    assert end == expected
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    steps = [record["step"] for record in records if record["kind"] == "train"]
+    assert steps == list(range(1, 13))
 
 
 def test_it_trains_and_rank_0_alone_speaks(jobs):
@@ -106,17 +135,21 @@ def test_one_process_goes_on_with_it(jobs, tmp_path):
 def test_a_killed_rank_is_restarted_to_the_same_weights(jobs):
     folder, done = jobs
     assert done["restarted"].returncode == 0, done["restarted"].stderr[:3000]
-    straight, restarted = (
-        (folder / name / "checkpoints" / "step-00000012" / "model.safetensors").read_bytes()
-        for name in ("straight", "restarted")
-    )
-    assert straight == restarted
-    steps = [
-        json.loads(line)["step"]
-        for line in (folder / "restarted" / "metrics.jsonl").read_text().splitlines()
-        if '"train"' in line
-    ]
-    assert steps == list(range(1, 13))
+    assert_same_end(folder / "restarted", folder / "straight")
+
+
+def test_so_is_one_on_another_machine(jobs):
+    folder, _ = jobs
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        options = two_machines(free.getsockname()[1])
+    data, run = folder / "english-train", folder / "machines"
+    with ThreadPoolExecutor(2) as pool:
+        machines = [pool.submit(torchrun, data, run, *options, **KILLED) for _ in range(2)]
+        done = [machine.result() for machine in machines]
+    assert [machine.returncode for machine in done] == [0, 0], done[0].stderr + done[1].stderr
+    assert Path(f"{run}.killed").exists()
+    assert_same_end(run, folder / "straight")
 
 
 def test_a_killed_rank_ends_the_job_with_a_message(jobs):
