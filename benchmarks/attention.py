@@ -8,20 +8,17 @@ The scale of the queries sets how many keys are supported. A ratio below 1 means
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import math
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import Work, interleave, machine, peak_memory
+from benchmarks.reporting import announce, arguments, keep, place_and_day
+from benchmarks.timing import Work, interleave, peak_memory
 
 # batch, heads, length, width, causal, scale of the queries
 CASES = [
@@ -148,11 +145,9 @@ def decode(case: tuple[int, int, int, int], options) -> dict:
 
 
 def markdown(rows: list[dict], steps: list[dict]) -> str:
-    where, today = machine(), datetime.date.today().isoformat()
     lines = [
         "Attention, float32, α = 1.5, against `F.scaled_dot_product_attention`: ratio of times "
-        f"(below 1 is faster) and peak memory. {where['cpu']}, {where['threads']} threads, "
-        f"{fy.backends().instruction_set}, torch {where['torch']}, {today}.",
+        f"(below 1 is faster) and peak memory. {place_and_day()}",
         "",
         "| batch, heads, length, width | mean support | forward + backward | of the product QKᵀ | "
         "forward | memory, MB (SDPA) |",
@@ -174,13 +169,8 @@ def markdown(rows: list[dict], steps: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", help="append JSON lines to this file")
-    parser.add_argument("--markdown", help="write the table of the docs to this file")
-    parser.add_argument("--quick", action="store_true", help="shorter timings")
-    parser.add_argument("--peers", action="store_true", help="time the entmax package too (slow)")
-    options = parser.parse_args()
-    print(f"{machine()}\n{fy.backends()}\n")
+    options = arguments(__doc__).parse_args()
+    announce()
     rows, steps = [], []
     for case in CASES:
         row = measure(case, options)
@@ -202,13 +192,7 @@ def main() -> None:
             f"{row['ratio']:.2f}, the product alone {row['matmul_ms']:.2f} ms"
             + (f", entmax {row['entmax_ms']:.2f} ms" if "entmax_ms" in row else "")
         )
-    if options.markdown:
-        Path(options.markdown).write_text(markdown(rows, steps))
-    if options.out:
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with open(options.out, "a") as out:
-            for row in [*rows, *steps]:
-                out.write(json.dumps({**machine(), **row}) + "\n")
+    keep(options, markdown(rows, steps), [*rows, *steps])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from benchmarks.timing import machine
+from benchmarks.reporting import machine
 from fenchel.estimators import FenchelYoungClassifier
 
 ROWS, FEATURES, CLASSES = 20_000, 100, 50

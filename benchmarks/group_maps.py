@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import interleave, machine
+from benchmarks.reporting import announce
+from benchmarks.timing import interleave
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "sparsemax": fy.sparsemax,
@@ -45,7 +46,7 @@ def training(map_: Callable[[Tensor], Tensor], x: Tensor, grad: Tensor) -> Calla
 
 
 def main() -> None:
-    print(f"{machine()}\n{fy.backends()}\n")
+    announce()
     for rows in (64, 3200):
         x, grad = torch.randn(rows, 50), torch.randn(rows, 50)
         gate(x)

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fenchel as fy
-from benchmarks.timing import machine
+from benchmarks.reporting import machine
 
 TURN = 10  # steps of one model before the other has its turn
 

@@ -8,19 +8,16 @@ fenchel is faster than ``F.cross_entropy`` on the same scores.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import geometric_mean, interleave, machine
+from benchmarks.reporting import announce, arguments, keep, place_and_day
+from benchmarks.timing import geometric_mean, interleave
 
 SHAPES = [(4096, 1000), (512, 32000), (256, 50257), (64, 128256)]
 SCALES = [0.1, 1.0, 3.0]
@@ -111,13 +108,11 @@ def measure(shape: tuple[int, int], scale: float, alpha: float, options) -> list
 
 def markdown(rows: list[dict]) -> str:
     """The table of the docs: training time relative to F.cross_entropy."""
-    where, today = machine(), datetime.date.today().isoformat()
     lines = [
         "Loss, forward + backward, float32, relative to `F.cross_entropy` on the same scores "
         "(below 1 is faster), at scores of scale 0.1 / 1 / 3. In brackets, at scale 1: how many "
         "times faster than the `entmax` package at its fastest (k = 100, or 24 bisections). "
-        f"{where['cpu']}, {where['threads']} threads, {fy.backends().instruction_set}, torch "
-        f"{where['torch']}, {today}.",
+        f"{place_and_day()}",
         "",
         "| scores | " + " | ".join(ALPHAS.values()) + " |",
         "|---|" + "---|" * len(ALPHAS),
@@ -137,13 +132,8 @@ def markdown(rows: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", help="append JSON lines to this file")
-    parser.add_argument("--markdown", help="write the table of the docs to this file")
-    parser.add_argument("--quick", action="store_true", help="shorter timings")
-    parser.add_argument("--peers", action="store_true", help="time the entmax package too (slow)")
-    options = parser.parse_args()
-    print(f"{machine()}\n{fy.backends()}\n")
+    options = arguments(__doc__).parse_args()
+    announce()
     print(f"{'scores':>13} {'scale':>5} {'alpha':>5} {'mode':>9} {'torch':>9} {'fenchel':>9} ratio")
     rows = []
     for shape in SHAPES:
@@ -161,13 +151,7 @@ def main() -> None:
     for mode in ("forward", "training"):
         large = [r["ratio"] for r in rows if r["mode"] == mode and r["shape"][1] >= 32000]
         print(f"{mode}, V >= 32k: mean {geometric_mean(large):.2f}, worst {max(large):.2f}")
-    if options.markdown:
-        Path(options.markdown).write_text(markdown(rows))
-    if options.out:
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with open(options.out, "a") as out:
-            for row in rows:
-                out.write(json.dumps({**machine(), **row}) + "\n")
+    keep(options, markdown(rows), rows)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ fenchel is faster than ``torch.softmax`` on the same tensor.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import geometric_mean, interleave, machine
+from benchmarks.reporting import announce, arguments, keep, place_and_day
+from benchmarks.timing import geometric_mean, interleave
 
 SHAPES = [(25600, 50), (1024, 1024), (512, 32000), (64, 128256)]
 SCALES = [0.1, 1.0, 3.0]
@@ -134,13 +131,11 @@ def call_overhead() -> dict[str, float]:
 
 def markdown(rows: list[dict], overhead: dict[str, float]) -> str:
     """The table of the docs and the README: training time relative to torch.softmax."""
-    where, today = machine(), datetime.date.today().isoformat()
     lines = [
         "Forward + backward, float32, relative to `torch.softmax` (below 1 is faster), at scores "
         "of scale 0.1 / 1 / 3. In brackets, at scale 1: how many times faster than the `entmax` "
         "package "
-        f"as it comes, and with its partial sort (k = 100). {where['cpu']}, {where['threads']} "
-        f"threads, {fy.backends().instruction_set}, torch {where['torch']}, {today}.",
+        f"as it comes, and with its partial sort (k = 100). {place_and_day()}",
         "",
         "| shape | " + " | ".join(ALPHA_NAMES.values()) + " |",
         "|---|" + "---|" * len(ALPHAS),
@@ -175,14 +170,10 @@ def markdown(rows: list[dict], overhead: dict[str, float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", help="append JSON lines to this file")
-    parser.add_argument("--markdown", help="write the table of the docs to this file")
-    parser.add_argument("--quick", action="store_true", help="shorter timings")
-    parser.add_argument("--peers", action="store_true", help="time the entmax package too (slow)")
+    parser = arguments(__doc__)
     parser.add_argument("--shapes", type=int, nargs="*", help="indices into the list of shapes")
     options = parser.parse_args()
-    print(f"{machine()}\n{fy.backends()}\n")
+    announce()
     chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
     print(
         f"{'shape':>13} {'scale':>5} {'alpha':>5} {'mode':>9} {'softmax':>9} {'fenchel':>9} ratio"
@@ -208,14 +199,7 @@ def main() -> None:
     overhead = call_overhead()
     for name, micro in overhead.items():
         print(f"{name:>26}: {micro:6.1f} us on 64x32")
-    if options.markdown:
-        Path(options.markdown).write_text(markdown(rows, overhead))
-    if options.out:
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with open(options.out, "a") as out:
-            for row in rows:
-                out.write(json.dumps({**machine(), **row}) + "\n")
-            out.write(json.dumps({**machine(), "overhead_us": overhead}) + "\n")
+    keep(options, markdown(rows, overhead), [*rows, {"overhead_us": overhead}])
 
 
 if __name__ == "__main__":

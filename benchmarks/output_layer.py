@@ -9,20 +9,17 @@ A ratio below 1 means that ``fy.linear_entmax_loss`` is faster than ``F.linear``
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import math
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import Work, interleave, machine, peak_memory
+from benchmarks.reporting import announce, arguments, keep, place_and_day
+from benchmarks.timing import Work, interleave, peak_memory
 
 CASES = [(1024, 512, 32000), (1024, 768, 50000), (1024, 512, 128000), (2048, 512, 32000)]
 SCALES = (4.0, 1.0, 0.2, 0.02)  # supports of about 5, 30, 500, and 12,000 or more
@@ -95,12 +92,10 @@ def measure(case: tuple[int, int, int], scale: float, options) -> dict:
 
 
 def markdown(rows: list[dict]) -> str:
-    where, today = machine(), datetime.date.today().isoformat()
     lines = [
         "Output layer and loss, forward + backward, float32, α = 1.5, against `F.linear` and "
         "`F.cross_entropy`: ratio of times (below 1 is faster), time relative to the bare product "
-        f"of hidden states and weights, ratio of peak memory. {where['cpu']}, {where['threads']} "
-        f"threads, {fy.backends().instruction_set}, torch {where['torch']}, {today}.",
+        f"of hidden states and weights, ratio of peak memory. {place_and_day()}",
         "",
         "| rows, d, V | mean support | time | of the product | memory |",
         "|---|---|---|---|---|",
@@ -114,14 +109,10 @@ def markdown(rows: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", help="append JSON lines to this file")
-    parser.add_argument("--markdown", help="write the table of the docs to this file")
-    parser.add_argument("--quick", action="store_true", help="shorter timings")
-    parser.add_argument("--peers", action="store_true", help="time the entmax package too (slow)")
+    parser = arguments(__doc__)
     parser.add_argument("--cases", type=int, nargs="*", help="indices into the list of cases")
     options = parser.parse_args()
-    print(f"{machine()}\n{fy.backends()}\n")
+    announce()
     chosen = CASES if options.cases is None else [CASES[i] for i in options.cases]
     rows = []
     for case in chosen:
@@ -136,13 +127,7 @@ def main() -> None:
                 + (f", entmax {row['entmax_ms']:.0f} ms" if "entmax_ms" in row else ""),
                 flush=True,
             )
-    if options.markdown:
-        Path(options.markdown).write_text(markdown(rows))
-    if options.out:
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with open(options.out, "a") as out:
-            for row in rows:
-                out.write(json.dumps({**machine(), **row}) + "\n")
+    keep(options, markdown(rows), rows)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ are compared byte by byte with those of a run that was left alone.
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import itertools
 import json
@@ -31,8 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import fenchel as fy
-from benchmarks.timing import machine
+from benchmarks.reporting import announce, machine, place, today
 
 Job = dict[str, Any]
 TOLERANCE = 1e-4
@@ -189,11 +187,7 @@ def restart(folder: Path, quick: bool) -> Job:
 
 
 def markdown(found: Job) -> str:
-    where = machine()
-    lines = [
-        f"gloo on one machine, float32. {where['cpu']}, {fy.backends().instruction_set}, torch "
-        f"{where['torch']}.",
-    ]
+    lines = [f"gloo on one machine, float32. {place()}."]
     if "speed" in found:
         part = found["speed"]
         lines += [
@@ -252,7 +246,7 @@ def main() -> None:
     parser.add_argument("--out", help="JSON file for all numbers; other parts in it stay")
     parser.add_argument("--markdown", help="write the tables of the docs to this file")
     options = parser.parse_args()
-    print(f"{machine()}\n{fy.backends()}\n", flush=True)
+    announce()
     found: Job = {"machine": machine(), "quick": options.quick}
     if options.out and Path(options.out).exists():  # parts that are not measured now stay
         found = json.loads(Path(options.out).read_text()) | found
@@ -260,8 +254,7 @@ def main() -> None:
         for name in options.parts:
             more = (options.models,) if name == "speed" else ()
             of_part = parts[name](Path(folder), options.quick, *more)
-            today = datetime.date.today().isoformat()
-            found[name] = {**found.get(name, {}), **of_part, "date": today}
+            found[name] = {**found.get(name, {}), **of_part, "date": today()}
             if options.out:
                 Path(options.out).write_text(json.dumps(found, indent=1) + "\n")
     text = markdown(found)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.timing import _status
+from benchmarks.timing import status
 from fenchel.models import Batch, build_model, model_config
 from fenchel.training import TrainConfig, Trainer
 
@@ -81,12 +81,12 @@ def main() -> None:
 
     def validate(model: torch.nn.Module) -> dict[str, float]:
         found.update(held())
-        found["peak with a checkpoint"] = 1024 * _status("VmHWM")  # written after the last time
+        found["peak with a checkpoint"] = 1024 * status("VmHWM")  # written after the last time
         found.setdefault("peak", found["peak with a checkpoint"])
         run.with_name(f"{run.name}.rank-{rank}.json").write_text(json.dumps(found))
         return {"loss": 0.0}
 
-    before = 1024 * _status("VmRSS")
+    before = 1024 * status("VmRSS")
     torch.manual_seed(0)
     model = build_model(config)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters, "

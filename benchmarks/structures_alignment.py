@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import fenchel as fy
-from benchmarks.timing import interleave, machine
+from benchmarks.reporting import announce
+from benchmarks.timing import interleave
 from fenchel.structures import Assignment, soft_dtw
 
 BATCH = 64
@@ -80,7 +80,7 @@ def report(title: str, times: dict[str, float]) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"{machine()}\n{fy.backends()}\n")
+    announce()
     for n in (50, 200):
         cost = torch.rand(BATCH, n, n, dtype=torch.float64)
         work: dict[str, Callable[[], object]] = {

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 import fenchel as fy
-from benchmarks.timing import machine
+from benchmarks.reporting import announce
 
 SHAPES = [(64, 20, 5), (64, 100, 20), (8, 1000, 50)]
 
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="a shape")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{machine()}\n{fy.backends()}\n")
+    announce()
     for batch, positions, k in SHAPES:
         shapes = [(batch, positions, k), (k, k), (k,), (k,)]
         blocks = [torch.randn(shape).requires_grad_() for shape in shapes]

@@ -5,13 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from typing import NamedTuple
-
-import torch
 
 
 def interleave(
@@ -55,27 +52,12 @@ def peak_memory(work: Work) -> float:
     ctypes.CDLL(None).malloc_trim(0)  # what was freed is given back, or it would hide what is used
     with open("/proc/self/clear_refs", "w") as reset:
         reset.write("5")  # the peak starts again from what is resident now
-    before = _status("VmRSS")
+    before = status("VmRSS")
     work()
-    return (_status("VmHWM") - before) / 1024
+    return (status("VmHWM") - before) / 1024
 
 
-def _status(key: str) -> int:
+def status(key: str) -> int:
+    """A number of this process that Linux tells, as ``VmRSS`` in kilobytes."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(key + ":"))
-
-
-def machine() -> dict[str, object]:
-    """What the numbers were measured on."""
-    name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as info:
-            name = next(line.split(":")[1].strip() for line in info if "model name" in line)
-    except (OSError, StopIteration):
-        name = f"{name} (model unknown)"
-    return {
-        "cpu": name,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }

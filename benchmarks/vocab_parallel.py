@@ -11,7 +11,6 @@ numbers. The loss and the gradient of the hidden states are compared with one pr
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from torch import Tensor
 
 import fenchel as fy
 from benchmarks.output_layer import make
-from benchmarks.timing import machine
+from benchmarks.reporting import announce, place, today
 from fenchel.losses._vocab_wire import Wire
 
 ROWS, D = 1024, 512
@@ -105,13 +104,11 @@ def measure(case: tuple[int, float, float], times: int) -> dict[str, float] | No
 
 
 def markdown(rows: list[tuple[tuple, dict]], ranks: int) -> str:
-    where, today = machine(), datetime.date.today().isoformat()
     lines = [
         f"{ROWS} rows, d = {D}, float32, forward + backward, {ranks} gloo processes of one thread "
         "on one machine: CPU time of a rank relative to that of one process with the whole weight, "
         "and bytes that a rank sends in the forward pass for each row, beside those of its logits. "
-        f"{where['cpu']}, {fy.backends().instruction_set}, torch {where['torch']}, {today}; the "
-        "machine was shared.",
+        f"{place()}, {today()}; the machine was shared.",
         "",
         "| V | α | mean support | time | bytes a row | its logits |",
         "|---|---|---|---|---|---|",
@@ -151,7 +148,7 @@ def main() -> None:
     parser.add_argument("--markdown", help="write the table of the docs to this file")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     options = parser.parse_args()
-    print(f"{machine()}\n{fy.backends()}\n", flush=True)
+    announce()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(work, (options.ranks, folder, options), nprocs=options.ranks)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from benchmarks.timing import machine
+from benchmarks.reporting import machine
 from fenchel.tasks import DataConfig, Run, resume_run, start_run, train_run
 from fenchel.training import TrainResult
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from benchmarks.papers.runs import write_json
-from benchmarks.timing import machine
+from benchmarks.reporting import machine
 from fenchel.models import Batch, LSTMConfig, Seq2Seq, TransformerConfig, build_model
 from fenchel.tasks import Translation, read_parallel
 from fenchel.training import bucketed_batches, pair_length
