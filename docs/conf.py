@@ -74,6 +74,7 @@ html_show_sphinx = False
 
 def draw_figures(app: Sphinx) -> None:
     """The pictures come from the same code as those of ``make demo-maps``."""
+    import plot_evidence
     import plot_label_proportions
     import plot_language_model
     import plot_losses
@@ -88,6 +89,7 @@ def draw_figures(app: Sphinx) -> None:
         plot_regularized_attention,
         plot_structures,
         plot_label_proportions,
+        plot_evidence,
     )
     for gallery in galleries:
         gallery.draw_all(HERE / "_static" / "figures")

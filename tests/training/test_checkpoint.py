@@ -15,7 +15,14 @@ import torch
 
 import fenchel.training
 from fenchel import FenchelError
-from fenchel.training import CheckpointStore, TrainingError, _checkpoint, _files, load_checkpoint
+from fenchel.training import (
+    CheckpointStore,
+    TrainingError,
+    _checkpoint,
+    _files,
+    _tensors,
+    load_checkpoint,
+)
 from fenchel.training._tensors import pack, unpack
 from fenchel.training.distributed import _wholes
 from tests.training.tiny import TinyModel, trainer
@@ -71,20 +78,31 @@ def test_tied_tensors_are_stored_once_and_views_apart(tmp_path):
 
 def test_files_are_the_library_s(tmp_path):
     """Every dtype, names that need escapes, and small tensors between large ones."""
-    kinds = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.bool)
+    kinds = [getattr(torch, name) for name in _tensors._NAMES]
     tensors = {f'a/{kind} "ж"': torch.arange(5).to(kind) for kind in kinds}
     tensors |= {
         "large": torch.rand(400_000),
         "scalar": torch.tensor(2.5),
-        "more": torch.rand(9, 2).T,
+        "transposed": torch.rand(9, 2).T,
+        "spread": torch.tensor(3.0).expand(4),
+        "one of a row": torch.rand(1, 5)[:, 0],
+        "of no stride": torch.tensor(1.0).expand(1),
     }
     path = tmp_path / "tensors.safetensors"
     path.write_bytes(b"".join(pack(tensors)))
     back = safetensors.torch.load_file(path)
     assert back.keys() == tensors.keys()
     for name, tensor in tensors.items():
-        assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor)
-    assert all(torch.equal(tensor, tensors[name]) for name, tensor in unpack(path).items())
+        assert back[name].dtype == tensor.dtype and back[name].shape == tensor.shape
+        assert back[name].tolist() == tensor.tolist() == unpack(path)[name].tolist()
+
+
+def test_files_that_the_library_wrote_are_read(tmp_path):
+    path = tmp_path / "tensors.safetensors"
+    base = torch.rand(3)
+    safetensors.torch.save_file({"a": base}, path, metadata={"shared": json.dumps({"b": "a"})})
+    back = unpack(path)
+    assert torch.equal(back["a"], base) and back["b"] is back["a"]
 
 
 def test_tensors_are_gathered_one_at_a_time(monkeypatch):
@@ -103,9 +121,9 @@ def test_tensors_are_gathered_one_at_a_time(monkeypatch):
 
 
 def test_only_tensors_of_known_types_are_stored():
-    message = r"`x` to have one of the dtypes float64, .*bool, but got complex64; convert it"
+    message = r"`x` to have one of the dtypes float64, .*bool, but got complex128; convert it"
     with pytest.raises(FenchelError, match=message):
-        next(pack({"x": torch.zeros(2, dtype=torch.complex64)}))
+        next(pack({"x": torch.zeros(2, dtype=torch.complex128)}))
 
 
 def test_only_tensors_are_stored():
@@ -204,9 +222,35 @@ def test_a_damaged_checkpoint_is_refused_and_left(tmp_path, name, damage):
         path.write_bytes(b"\xff" + path.read_bytes())  # its last byte is white space
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     words = f"{path}: expected a complete checkpoint, but the file is damaged or missing ("
+    again = trainer(tmp_path, max_epochs=2)
+    weights = {name: value.clone() for name, value in again.model.state_dict().items()}
     with pytest.raises(FenchelError, match=re.escape(words)):
-        trainer(tmp_path, max_epochs=2).run(resume=True)
+        again.run(resume=True)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    assert all(torch.equal(value, weights[k]) for k, value in again.model.state_dict().items())
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
+    """By the training that goes on beside it."""
+    trainer(tmp_path, max_epochs=1).run()
+    check = _checkpoint._check_digest
+
+    def then_removed(path, state):
+        check(path, state)
+        path.unlink()
+
+    monkeypatch.setattr(_checkpoint, "_check_digest", then_removed)
+    with pytest.raises(FenchelError, match=r"model.safetensors: .* damaged or missing \(No such"):
+        load_checkpoint(tmp_path)
+
+
+def test_what_cannot_be_stored_leaves_nothing_behind(tmp_path):
+    trainer(tmp_path, max_epochs=1).run()
+    with pytest.raises(FenchelError, match="complex128"):
+        CheckpointStore(tmp_path).save(
+            {"model": {"x": torch.zeros(1, dtype=torch.complex128)}}, {"step": 9}, best=False
+        )
+    assert steps(tmp_path) == ["step-00000005"]
 
 
 @pytest.mark.parametrize("name", ["checkpoints.json", "checkpoints/step-00000005/state.json"])

@@ -28,7 +28,7 @@ from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection
 from fenchel.tasks.translation import Summarization, Translation
 from fenchel.training import load_checkpoint, load_config, save_config
-from fenchel.training.distributed import claim
+from fenchel.training.distributed import claim, disown
 
 FORMAT = 1
 TASKS: dict[str, type[Task]] = {
@@ -64,6 +64,7 @@ class Run:
 def check_new(directory: Path) -> None:
     """Refuse a directory that has something in it."""
     if (directory / "run.json").exists():
+        disown(directory)
         raise FenchelError(
             f"{directory}: expected a new directory, but it holds a run; go on with it by "
             "`--resume`, or choose another."

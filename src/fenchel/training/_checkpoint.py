@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -39,23 +40,6 @@ class Checkpoint:
     path: Path
     tensors: dict[str, dict[str, Tensor]]
     state: dict[str, Any]
-
-    def file(self, group: str) -> Path:
-        """The file of a group, which is whole: its SHA-256 is that of the state."""
-        path, digest = self.path / f"{group}.safetensors", hashlib.sha256()
-        try:
-            with path.open("rb") as file:
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
-        except OSError as error:
-            raise _damaged(path, error) from error
-        if digest.hexdigest() != self.state.get("sha256", {}).get(path.name):
-            raise _damaged(path, "its SHA-256 is not the one in state.json")
-        return path
-
-    def each(self, group: str) -> Iterator[tuple[str, Tensor]]:
-        """The names and tensors of a group one after the other, for those that want parts."""
-        return unpack_each(self.file(group))
 
     def load_weights(self, model: nn.Module) -> None:
         """Put the weights into ``model``, which must have the same names and shapes."""
@@ -96,9 +80,9 @@ class CheckpointStore:
             chosen = path.name if best else pointer["best"]
             new = {"format": FORMAT, "latest": path.name, "best": chosen, "kept": kept}
             replace_file(self.run_dir / POINTER, _json(new))
-        except OSError as error:
+        except BaseException as error:
             self._remove_all_but(self._pointer())  # read again: the new one may be in place
-            if error.errno in DISK_FULL:
+            if isinstance(error, OSError) and error.errno in DISK_FULL:
                 raise TrainingError(
                     f"the disk of {self.run_dir} is full; free some space and resume: "
                     f"{self.describe_latest()} is kept."
@@ -108,9 +92,15 @@ class CheckpointStore:
         return path
 
     def load(
-        self, which: Literal["latest", "best"] = "latest", groups: Iterable[str] = GROUPS
+        self,
+        which: Literal["latest", "best"] = "latest",
+        groups: Iterable[str] = GROUPS,
+        later: Iterable[str] = (),
     ) -> Checkpoint:
-        """Read the latest or the best checkpoint; nothing is written, whatever is wrong with it."""
+        """Read the latest or the best checkpoint; nothing is written, whatever is wrong with it.
+
+        Of the groups that are to be read ``later``, by :func:`tensors_of`, the files are checked.
+        """
         path = self.find(which)
         if path is None:
             raise FenchelError(
@@ -118,9 +108,12 @@ class CheckpointStore:
             )
         state = _read_json(path / "state.json")
         _check_format(path / "state.json", state)
+        for group in (*groups, *later):
+            _check_digest(path / f"{group}.safetensors", state)
         checkpoint = Checkpoint(path, {}, state)
         for group in groups:
-            checkpoint.tensors[group] = unpack(checkpoint.file(group))
+            with _explained(file := path / f"{group}.safetensors"):
+                checkpoint.tensors[group] = unpack(file)
         return checkpoint
 
     def describe_latest(self) -> str:
@@ -186,14 +179,22 @@ def load_checkpoint(
     return CheckpointStore(Path(run_dir)).load(which, groups)
 
 
+def tensors_of(checkpoint: Checkpoint, group: str) -> Iterator[tuple[str, Tensor]]:
+    """The names and tensors of a group one after the other, each of tied ones once."""
+    file = checkpoint.path / f"{group}.safetensors"
+    with _explained(file):
+        yield from unpack_each(file)
+
+
 def _json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        with _explained(path):
+            value = json.loads(path.read_bytes())
+    except ValueError as error:
         raise _damaged(path, error) from error
     if not isinstance(value, dict):
         raise FenchelError(f"{path}: expected a JSON object, but got {type(value).__name__}.")
@@ -208,10 +209,28 @@ def _check_format(path: Path, value: Mapping[str, Any]) -> None:
         )
 
 
+def _check_digest(path: Path, state: Mapping[str, Any]) -> None:
+    digest = hashlib.sha256()
+    with _explained(path), path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    if digest.hexdigest() != state.get("sha256", {}).get(path.name):
+        raise _damaged(path, "its SHA-256 is not the one in state.json")
+
+
 def _digested(pieces: Iterable[bytes | memoryview], digest: Any) -> Iterator[bytes | memoryview]:
     for piece in pieces:
         digest.update(piece)
         yield piece
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """A file that cannot be read is damaged, or was removed in the meantime."""
+    try:
+        yield
+    except OSError as error:
+        raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, reason: object) -> FenchelError:

@@ -27,6 +27,7 @@ from fenchel.training.distributed import (
     Ranks,
     check_parallel,
     claim,
+    disown,
     explain_loss_of,
     find_device,
     is_own_restart,
@@ -151,11 +152,12 @@ class Trainer:
         if found is None:
             return None
         if not resume:
+            disown(self.run_dir)
             raise FenchelError(
                 f"{self.run_dir}: expected a directory without a run, but it holds one; resume it "
                 f"or choose another directory."
             )
-        checkpoint = self._store.load(groups=("model", "random"))
+        checkpoint = self._store.load(groups=("model", "random"), later=("optimizer",))
         fixed = {
             field.name: getattr(self.config, field.name)
             for field in dataclasses.fields(self.config)

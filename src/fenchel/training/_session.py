@@ -12,7 +12,7 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel.training._batches import bucketed_batches, fingerprint
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._checkpoint import Checkpoint, CheckpointStore, tensors_of
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
@@ -63,6 +63,7 @@ class Session:
             self.state = RunState()
             if checkpoint is not None:
                 checkpoint.load_weights(model)
+                del checkpoint.tensors["model"]  # room for the averages
                 path = checkpoint.path / "state.json"
                 self.state = RunState.from_json(checkpoint.state, path)
         self.parallel = make_parallel(model, task, config, ranks, device)
@@ -79,7 +80,7 @@ class Session:
         else:
             self.schedule.load(self.state.schedule)
             with ranks.together():
-                load_optimizer(model, self.optimizer, checkpoint.each("optimizer"))
+                load_optimizer(model, self.optimizer, tensors_of(checkpoint, "optimizer"))
             states = checkpoint.tensors["random"]
             load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
         self.saved_step = self.state.step if checkpoint is not None else -1
@@ -146,13 +147,17 @@ class Session:
             "data": fingerprint(self.task.lengths),
             "extra": dict(self.task.extra),
         }
+        failure: Exception | None = None
+        try:
+            if self.ranks.leads:
+                self.store.save({**wholes, "random": random}, document, best=best)
+        except Exception as error:
+            failure = error
+        for tensors in wholes.values():
+            tensors.finish()
         with self.ranks.together():
-            try:
-                if self.ranks.leads:
-                    self.store.save({**wholes, "random": random}, document, best=best)
-            finally:
-                for tensors in wholes.values():
-                    tensors.finish()
+            if failure is not None:
+                raise failure
         self.saved_step = state.step
 
     def _batches(self) -> list[list[int]]:

@@ -20,17 +20,23 @@ from fenchel.training.distributed import Wholes
 
 _SHARED = "shared"
 _CHUNK = 1 << 20
-_TYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
+_NAMES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fn": "F8_E4M3",
+    "complex64": "C64",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
 }
 
 
@@ -40,7 +46,11 @@ def pack(tensors: Mapping[str, Tensor] | Wholes) -> Iterator[bytes | memoryview]
     wholes = tensors if isinstance(tensors, Wholes) else Wholes(tensors)
     gathered = bytearray(_header(wholes))
     for _, tensor in wholes:
-        data = tensor.reshape(-1).view(torch.uint8).numpy().data
+        # A tensor of one entry may have any stride, which a view of its bytes may not.
+        flat = tensor.reshape(-1)
+        if len(flat) == 1:
+            flat = flat.clone(memory_format=torch.contiguous_format)
+        data = flat.view(torch.uint8).numpy().data
         if len(gathered) + len(data) > _CHUNK:
             yield bytes(gathered)
             gathered.clear()
@@ -53,8 +63,8 @@ def pack(tensors: Mapping[str, Tensor] | Wholes) -> Iterator[bytes | memoryview]
 
 def unpack(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, each in memory of its own except those that were tied."""
-    tensors = dict(unpack_each(path))
     with _open(path) as file:
+        tensors = dict(_each(file))
         shared = json.loads((file.metadata() or {}).get(_SHARED, "{}"))
     tensors.update({name: tensors[origin] for name, origin in shared.items()})
     return tensors
@@ -63,8 +73,12 @@ def unpack(path: Path) -> dict[str, Tensor]:
 def unpack_each(path: Path) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a file one after the other, without those that are tied to another."""
     with _open(path) as file:
-        for name in file.keys():  # noqa: SIM118 (it is no mapping)
-            yield name, file.get_tensor(name).clone()  # of memory that is the file's
+        yield from _each(file)
+
+
+def _each(file: Any) -> Iterator[tuple[str, Tensor]]:
+    for name in file.keys():  # noqa: SIM118 (it is no mapping)
+        yield name, file.get_tensor(name).clone()  # of memory that is the file's
 
 
 def _header(wholes: Wholes) -> bytes:
@@ -72,15 +86,14 @@ def _header(wholes: Wholes) -> bytes:
     header: dict[str, Any] = {"__metadata__": {_SHARED: json.dumps(wholes.tied, sort_keys=True)}}
     end = 0
     for name, tensor in wholes.tensors.items():
-        if tensor.dtype not in _TYPES:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype not in _NAMES:
             raise FenchelError(
-                f"checkpoint: expected `{name}` to have one of the dtypes "
-                f"{', '.join(str(kind).removeprefix('torch.') for kind in _TYPES)}, but got "
-                f"{str(tensor.dtype).removeprefix('torch.')}; convert it, or leave it out of the "
-                f"state dict."
+                f"checkpoint: expected `{name}` to have one of the dtypes {', '.join(_NAMES)}, but "
+                f"got {dtype}; convert it, or leave it out of the state dict."
             )
         begin, end = end, end + tensor.numel() * tensor.element_size()
-        kind, shape = _TYPES[tensor.dtype], list(tensor.shape)
+        kind, shape = _NAMES[dtype], list(tensor.shape)
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # so that the numbers after it are aligned

@@ -18,6 +18,7 @@ from fenchel.models import Batch
 from fenchel.tasks import DataConfig, train_run
 from fenchel.tasks._train import prepare_run
 from fenchel.training import RankError, TrainingError, _files, _session, _tensors
+from fenchel.training.distributed import _wholes
 from fenchel.training.distributed._ranks import Ranks
 from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
 
@@ -163,6 +164,16 @@ def a_disk_that_fills_up(folder: Path) -> None:
     trainer("fsdp", folder).run(resume=True)
 
 
+def rank_0_cannot_gather(folder: Path) -> None:
+    """What it is to write."""
+    _cannot_gather(folder, 0)
+
+
+def rank_1_cannot_gather(folder: Path) -> None:
+    """What rank 0 is to write."""
+    _cannot_gather(folder, 1)
+
+
 def refusals(folder: Path) -> None:
     """Before anything is written."""
     deals = "TrainConfig: `vocabulary_parallel` deals out the tokens of the output layer"
@@ -255,6 +266,26 @@ def a_rank_that_hangs(folder: Path) -> None:
         "timeout_minutes = 0.03; start again to go on from the last checkpoint."
     )
     told.touch()
+
+
+def _cannot_gather(folder: Path, failing: int) -> None:
+    """The rank that has the trouble says so at once. Afterwards the ranks are out of step."""
+    rank, whole, calls = dist.get_rank(), _wholes.whole, [0]
+
+    def fails(tensor: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        if rank == failing and calls[0] == 5:
+            raise MemoryError("no room for it")
+        return whole(tensor)
+
+    _wholes.whole = fails
+    start = time.perf_counter()
+    with pytest.raises(MemoryError if rank == failing else TrainingError) as error:
+        trainer("fsdp", folder, max_epochs=1, timeout_minutes=0.05).run()
+    if rank == failing:
+        assert str(error.value) == "no room for it" and time.perf_counter() - start < 2
+    else:
+        assert f"rank {rank} of 2 gets no answer from the others" in str(error.value)
 
 
 def _fails(run: Callable[[], object], kind: type[Exception], sentence: str) -> None:

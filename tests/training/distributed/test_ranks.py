@@ -108,6 +108,12 @@ def test_so_does_one_of_three_ranks(two, tmp_path):
     assert outcome(run / "stopped") == outcome(run / "straight")
 
 
+@pytest.mark.parametrize("name", ["rank_0_cannot_gather", "rank_1_cannot_gather"])
+def test_a_tensor_that_cannot_be_gathered_for_a_checkpoint(tmp_path, name):
+    errors = run_checks([CHECKED], [name], folder=tmp_path)
+    ran((tmp_path, errors), name)
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_validated_as_by_one_process(two, tmp_path, name):
     both = ran(two, "a_task")

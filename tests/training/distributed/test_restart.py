@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import pytest
 
+from fenchel import FenchelError
+from fenchel.tasks import DataConfig, train_run
+from fenchel.tasks._train import prepare_run
+from fenchel.training import _session
 from fenchel.training.distributed import Ranks
-from fenchel.training.distributed._restart import claim, is_own_restart
+from fenchel.training.distributed._restart import claim, disown, is_own_restart
+from tests.cli.cases import write_inflection
+from tests.training import tiny
 
 
 @pytest.fixture
@@ -51,11 +58,43 @@ def test_another_job_does_not(tmp_path, torchrun, monkeypatch):
 def test_a_job_with_the_name_of_an_earlier_one_does_not(tmp_path, torchrun):
     torchrun("latin-7", 0)
     claim(tmp_path)
-    assert not is_own_restart(tmp_path, Ranks())  # the second job, which refuses the directory
+    disown(tmp_path)  # the second job, which was refused
     torchrun("latin-7", 1)
     assert not is_own_restart(tmp_path, Ranks())
     claim(tmp_path)
     assert is_own_restart(tmp_path, Ranks())
+
+
+def test_what_is_refused_is_refused_again_whatever_the_job_s_name(tmp_path, torchrun):
+    torchrun("latin-7", 0)
+    tiny.trainer(tmp_path, max_epochs=1).run()
+    for restarts in (0, 1):
+        torchrun("latin-7", restarts)
+        with pytest.raises(FenchelError, match="expected a directory without a run, but it holds"):
+            tiny.trainer(tmp_path, max_epochs=2).run()
+
+
+def test_a_rank_that_dies_before_the_first_checkpoint(tmp_path, torchrun, monkeypatch):
+    data = DataConfig((str(write_inflection(tmp_path)),), (str(tmp_path / "english-train"),))
+    settings = ("model.embedding=8", "model.hidden=8", "train.max_steps=2")
+    start = functools.partial(
+        prepare_run, tmp_path / "run", "inflection", data, Ranks(), settings=settings
+    )
+    torchrun("latin-7", 0)
+    run, resume = start()
+    assert not resume
+    with monkeypatch.context() as patched:
+
+        def dies(*_: object) -> None:
+            raise RuntimeError("out of memory")
+
+        patched.setattr(_session, "make_parallel", dies)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            train_run(run, show_progress=False)
+    torchrun("latin-7", 1)
+    run, resume = start()
+    assert resume
+    assert train_run(run, resume=True, show_progress=False).step == 2
 
 
 def test_a_run_that_torchrun_did_not_begin_is_nobody_s(tmp_path, torchrun, monkeypatch):

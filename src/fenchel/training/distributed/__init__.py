@@ -14,7 +14,7 @@ from fenchel.training.distributed._random import (
     seed_rank,
 )
 from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, launched
-from fenchel.training.distributed._restart import claim, is_own_restart
+from fenchel.training.distributed._restart import claim, disown, is_own_restart
 from fenchel.training.distributed._wholes import (
     Wholes,
     load_optimizer,
@@ -29,6 +29,7 @@ __all__ = [
     "Wholes",
     "check_parallel",
     "claim",
+    "disown",
     "explain_loss_of",
     "find_device",
     "gather_random",

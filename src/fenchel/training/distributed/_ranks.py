@@ -76,8 +76,7 @@ class Ranks:
         """A block that all ranks pass, or none: the error of one is the error of all.
 
         The rank that failed (the first one, of several) raises its own error, which is the one to
-        show, the others a :class:`RankError`. A block that talks to other ranks must have said all
-        of it even if it fails.
+        show, the others a :class:`RankError`. Nothing in the block may talk to other ranks.
         """
         if self.size == 1:
             yield

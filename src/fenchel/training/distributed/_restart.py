@@ -23,20 +23,25 @@ def claim(run_dir: Path) -> None:
         (run_dir / FILE).write_text(name + "\n")
 
 
+def disown(run_dir: Path) -> None:
+    """Forget that a job of this name has begun the run: this one was refused, so it was another."""
+    path = run_dir / FILE
+    if _is_own(path):
+        path.unlink(missing_ok=True)
+
+
 def is_own_restart(run_dir: Path, ranks: Ranks) -> bool:
     """Whether the ranks were restarted, and their job had begun the run in ``run_dir``.
 
     Of several machines, only the one whose rank has died counts its restarts.
     """
-    path = run_dir / FILE
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = path.is_file() and path.read_text().strip() == _job()
-    heard = ranks.gather((count != "0", own))
-    if any(restarted for restarted, _ in heard):
-        return heard[0][1]
-    if own and ranks.leads:
-        path.unlink()  # of an earlier job of the same name, which is over
-    return False
+    heard = ranks.gather((count != "0", _is_own(run_dir / FILE)))
+    return any(restarted for restarted, _ in heard) and heard[0][1]
+
+
+def _is_own(path: Path) -> bool:
+    return path.is_file() and path.read_text().strip() == _job()
 
 
 def _job() -> str | None:

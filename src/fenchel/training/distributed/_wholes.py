@@ -24,11 +24,11 @@ def whole(tensor: Any) -> Any:
 class Wholes:
     """Named tensors that come one at a time, each as a whole, in the same order on all ranks.
 
-    Ranks may have parts of them, so each rank must go through all of them, whatever becomes of
-    what it does with them: :meth:`finish`.
+    Ranks may have parts of them, so each rank must go through all of them, once, whatever becomes
+    of what it does with them: :meth:`finish`.
 
     Args:
-        tensors: by name; a sharded one may have several.
+        tensors: by name; one tensor may have several.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -50,14 +50,25 @@ class Wholes:
         order = sorted(distinct, key=lambda name: (-distinct[name].element_size(), name))
         self.tensors = {name: distinct[name] for name in order}
         self._rest = iter(self.tensors.items())
+        self._broken: Exception | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         """Those that are left, on the CPU."""
         for name, tensor in self._rest:
-            yield name, whole(tensor).cpu().contiguous()
+            try:
+                value = whole(tensor).cpu().contiguous()
+            except Exception as error:
+                self._broken = error
+                raise
+            yield name, value
 
     def finish(self) -> None:
-        """Give the other ranks this one's parts of all that is left."""
+        """Give the other ranks this one's parts of all that is left.
+
+        If they no longer answer, or one could not be gathered, there is nothing to wait for.
+        """
+        if self._broken is not None:
+            raise self._broken
         for _, tensor in self._rest:
             whole(tensor)
 
