@@ -187,14 +187,14 @@ def restart(folder: Path, quick: bool) -> Job:
 
 
 def markdown(found: Job) -> str:
-    lines = [f"gloo on one machine, float32. {place()}."]
+    lines = ["gloo on one machine, float32."]
     if "speed" in found:
         part = found["speed"]
         lines += [
             "",
             f"Batches of {part['batch tokens']} tokens in all, vocabulary {part['vocabulary']}, "
             f"medians of {part['runs']} runs of {part['steps']} steps in turns. The difference is "
-            f"the largest of any step's loss from that of the first row ({part['date']}).",
+            f"the largest of any step's loss from that of the first row ({part['on']}).",
             "",
             "| model | run by | tokens/s | ratio | difference |",
             "|---|---|---|---|---|",
@@ -213,7 +213,7 @@ def markdown(found: Job) -> str:
             f"A Transformer of {part['said'].split(',')[0]}, vocabulary {part['vocabulary']}, "
             f"batches of {part['batch tokens']} tokens in all; MiB of the larger rank. The peak is "
             "that of its resident memory, of which Python and torch take "
-            f"{part['said'].split(', ')[1].removesuffix(' without them')} ({part['date']}).",
+            f"{part['said'].split(', ')[1].removesuffix(' without them')} ({part['on']}).",
             "",
             "| trained by | parameters | gradients | Adam | peak | with a checkpoint |",
             "|---|---|---|---|---|---|",
@@ -230,7 +230,7 @@ def markdown(found: Job) -> str:
             f"Rank 1 of 2 killed at step {part['killed at step']} of {part['steps']}: torchrun "
             f"restarts both from the last checkpoint, and the weights at the end are {outcome}, as "
             f"those of a run that was left alone ({part['seconds with the restart']:.0f} s against "
-            f"{part['seconds alone']:.0f} s, starts of Python included; {part['date']}).",
+            f"{part['seconds alone']:.0f} s, starts of Python included; {part['on']}).",
         ]
     return "\n".join([*lines, ""])
 
@@ -254,7 +254,10 @@ def main() -> None:
         for name in options.parts:
             more = (options.models,) if name == "speed" else ()
             of_part = parts[name](Path(folder), options.quick, *more)
-            found[name] = {**found.get(name, {}), **of_part, "date": today()}
+            stamp, before = f"{place()}, {today()}", found.get(name, {})
+            # All rows of a table are of one machine and day.
+            kept = before if before.get("on") == stamp else {}
+            found[name] = {**kept, **of_part, "on": stamp}
             if options.out:
                 Path(options.out).write_text(json.dumps(found, indent=1) + "\n")
     text = markdown(found)

@@ -157,6 +157,9 @@ def test_speeds_are_measured_for_every_model(
     threads = torch.get_num_threads()
     try:
         speed.main()
+        monkeypatch.setattr(sys, "argv", [*sys.argv, "--rate", "0.5"])
+        with pytest.raises(SystemExit, match="with other settings; choose another"):
+            speed.main()
     finally:
         torch.set_num_threads(threads)
     found = json.loads(out.read_text())

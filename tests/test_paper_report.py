@@ -85,6 +85,7 @@ def translated(model: str, maps: str, seed: int, **measured: Any) -> dict[str, A
         "output": output,
         "seed": seed,
         "training": {"minutes": 10.0 + seed},
+        "settings": ["train.learning_rate=0.003", f"train.seed={seed}"],
         "measured": dense | {"alphas": {}} | measured,
     }
 
@@ -104,6 +105,44 @@ def test_tables_of_translation() -> None:
     assert nonzeros.endswith("| 17.94 of 17.9 | 24.25 | 7,998.0 | 17,993 |")
     (density,) = report.density_table(found)[2:]
     assert density.split("|")[2:] == [" 50 % "] * 3 + [" 1.00 – 1.75 "] * 3 + [""]
+
+
+def test_only_seeds_are_averaged() -> None:
+    found = [translated("lstm", "softmax", seed, bleu=20.0) for seed in (0, 1)]
+    found[1]["settings"].append("train.max_steps=10")
+    with pytest.raises(SystemExit, match="lstm-softmax-0, lstm-softmax-1: models of one row have"):
+        report.bleu_table(found)
+
+
+def test_an_ensemble_of_other_seeds_is_not_shown() -> None:
+    run = {"output": 2.0, "attention": 1.0, "seed": 0, "measured": {"accuracy": 0.8}}
+    run |= {"settings": [], "training": {"minutes": 1.0}, "name": "one"}
+    runs = [run, run | {"seed": 1}]
+    three = {"output": 2.0, "attention": 1.0, "seeds": [0, 1, 2], "measured": {"accuracy": 0.9}}
+    for ensemble, shown in ((three, "–"), (three | {"seeds": [0, 1]}, "90.00")):
+        (row,) = report.inflection_table(runs, [ensemble])[2:]
+        assert row == f"| sparsemax | softmax | 80.00 ± 0.00 | 84.95 | {shown} | 86.41 | 1 | 2 |"
+
+
+def test_table_of_learning_rates() -> None:
+    slow = translated("lstm", "softmax", 0, bleu=20.0)
+    fast = translated("lstm", "softmax", 0, bleu=30.0)
+    fast["settings"].append("train.learning_rate=0.01")
+    found: dict[str, Any] = {part: [] for part in report.PARTS}
+    found |= {"translation": [slow], "translation_fast": [fast]}
+    (row,) = report.rate_table(found)[2:]
+    assert row.endswith("| softmax | softmax | bleu | 0.003 | 20.00 | 0.01 | 30.00 |")
+
+
+def test_table_of_the_grid() -> None:
+    measured = {"token_accuracy": 0.5, "attended": 4.25, "target_words": 17.5}
+    pairs = ((1.0, 1.5), (1.5, 1.5), (1.5, 2.0))
+    found = [{"attention": a, "output": o, "measured": measured} for a, o in pairs]
+    assert report.grid_table(found)[2:] == [
+        "| 1 | 50.00 % | 4.2 | – | – |",
+        "| 1.5 | 50.00 % | 4.2 | 50.00 % | 17.5 |",
+        "| 2 | – | – | 50.00 % | 17.5 |",
+    ]
 
 
 def test_table_of_speeds() -> None:

@@ -2,7 +2,8 @@
 
     python -m benchmarks.papers.report OUT DOCS
 
-OUT has the directories ``inflection``, ``translation`` and ``grid`` that the recipes filled, and
+OUT has the directories ``inflection``, ``translation`` and ``grid`` that the recipes filled,
+``inflection_fast`` and ``translation_fast`` with models of another learning rate, and
 ``speed.json``; what is missing is left out. DOCS gets ``evidence.json``, all numbers in one file,
 and one ``evidence_*.md`` for each table.
 """
@@ -55,11 +56,14 @@ PAPER_SPEED = {
 }
 
 
+PARTS = ("inflection", "inflection_fast", "translation", "translation_fast", "grid")
+
+
 def collect(directory: Path) -> dict[str, Any]:
     """All results, without what the tables and figures do not need."""
     found: dict[str, Any] = {
         part: [_brief(result, directory / part) for result in results(directory / part)]
-        for part in ("inflection", "translation", "grid")
+        for part in PARTS
     }
     found["ensembles"] = [
         {**result, "measured": _rounded(result["measured"])}
@@ -74,7 +78,7 @@ def _brief(result: dict[str, Any], directory: Path) -> dict[str, Any]:
     training = result["training"]
     kept = {"steps": training["step"], "best_step": training["best_step"]}
     kept |= {"minutes": round(training["seconds"] / 60, 1)}
-    brief = {key: result[key] for key in result if key not in ("training", "machine", "settings")}
+    brief = {key: result[key] for key in result if key != "training"}
     brief |= {"training": kept, "measured": _rounded(result["measured"])}
     if result["measured"].get("alphas"):
         brief["trajectories"] = _rounded(_alphas(directory / "runs" / result["name"]))
@@ -100,13 +104,16 @@ def inflection_table(
 ) -> list[str]:
     """Table 1, a row for each output and attention."""
     lines = _head("| output | attention | accuracy | paper | ensemble | paper | minutes | seeds |")
-    together = {(e["output"], e["attention"]): e["measured"]["accuracy"] for e in ensembles}
+    together = {
+        (e["output"], e["attention"], *e["seeds"]): e["measured"]["accuracy"] for e in ensembles
+    }
     for maps, runs in _by_maps(found):
         paper, paper_ensemble = TABLE_1[maps]
+        seeds = sorted(run["seed"] for run in runs)
         accuracies = [100 * run["measured"]["accuracy"] for run in runs]
         lines.append(
             f"| {NAMES[maps[0]]} | {NAMES[maps[1]]} | {_spread(accuracies)} | {paper:.2f} "
-            f"| {_percent(together.get(maps))} | {paper_ensemble:.2f} "
+            f"| {_percent(together.get((*maps, *seeds)))} | {paper_ensemble:.2f} "
             f"| {_minutes(runs)} | {len(runs)} |"
         )
     return lines
@@ -177,6 +184,42 @@ def density_table(found: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def rate_table(found: dict[str, Any]) -> list[str]:
+    """Models that were also trained with another learning rate."""
+    lines = _head(
+        "| task | model | attention | output | what counts "
+        "| learning rate | result | learning rate | result |"
+    )
+    for task, score, unit in (("inflection", "accuracy", 100), ("translation", "bleu", 1)):
+        slow = {run["name"]: run for run in found[task]}
+        for run in found[f"{task}_fast"]:
+            attention, output = (NAMES.get(run[key], run[key]) for key in ("attention", "output"))
+            cells = [
+                f"{_setting(one, 'train.learning_rate')} | {unit * one['measured'][score]:.2f}"
+                for one in (slow[run["name"]], run)
+            ]
+            what = f"{task} | {run.get('model', 'lstm')} | {_spec(attention)} | {_spec(output)}"
+            lines.append(f"| {what} | {score} | {' | '.join(cells)} |")
+    return lines
+
+
+def grid_table(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Figure 4: one α moved, the other at 1.5."""
+    lines = _head(
+        "| α | of the attention: right tokens | source tokens attended "
+        "| of the output: right tokens | target tokens |"
+    )
+    by_alphas = {(run["attention"], run["output"]): run["measured"] for run in found}
+    for alpha in sorted({alpha for alphas in by_alphas for alpha in alphas}):
+        attention, output = by_alphas.get((alpha, 1.5)), by_alphas.get((1.5, alpha))
+        cells = [
+            "– | –" if one is None else f"{100 * one['token_accuracy']:.2f} % | {one[count]:,.1f}"
+            for one, count in ((attention, "attended"), (output, "target_words"))
+        ]
+        lines.append(f"| {alpha:g} | {' | '.join(cells)} |")
+    return lines
+
+
 def speed_table(found: dict[str, Any]) -> list[str]:
     """Tokens a second and ratios."""
     lines = _head(
@@ -229,6 +272,7 @@ def _by_maps(found: Sequence[dict[str, Any]]) -> Iterator[tuple[tuple[float, flo
     for maps in TABLE_1:
         runs = [run for run in found if (run["output"], run["attention"]) == maps]
         if runs:
+            _check_alike(runs)
             yield maps, runs
 
 
@@ -238,7 +282,24 @@ def _by_name(found: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[Any]]]
     for name in (f"{kind}-{maps}" for kind in ("lstm", "transformer") for maps in order):
         runs = [run for run in found if run["name"].rsplit("-", 1)[0] == name]
         if runs:
+            _check_alike(runs)
             yield name, runs
+
+
+def _check_alike(runs: Sequence[dict[str, Any]]) -> None:
+    """Only seeds are averaged."""
+    kinds = {
+        tuple(s for s in run["settings"] if not s.startswith("train.seed=")): run["name"]
+        for run in runs
+    }
+    if len(kinds) > 1:
+        raise SystemExit(f"{', '.join(kinds.values())}: models of one row have other settings")
+
+
+def _setting(run: dict[str, Any], name: str) -> str:
+    """What a run was trained with; of two, the later one counts."""
+    (*_, last) = (s for s in run["settings"] if s.startswith(f"{name}="))
+    return last.removeprefix(f"{name}=")
 
 
 def _flat(rows: Sequence[Sequence[float]]) -> list[float]:
@@ -261,6 +322,8 @@ def main() -> None:
         ("bleu", bleu_table(found["translation"])),
         ("nonzeros", nonzeros_table(found["translation"])),
         ("density", density_table(found["translation"])),
+        ("rates", rate_table(found)),
+        ("grid", grid_table(found["grid"])),
         ("speed", speed_table(found["speed"])),
     ):
         if len(lines) > 2:  # more than a head

@@ -164,7 +164,10 @@ def main() -> None:
     ):
         for width in widths:
             title = f"{name} {width}, {data[0]} tokens, {options.threads} thread(s)"
-            if title in _document(options.out):
+            before = _document(options.out).get(title)
+            if before is not None:
+                if before["settings"] != _settings(options):
+                    raise SystemExit(f"{options.out}: {title} with other settings; choose another")
                 print(f"{title}: done before")
                 continue
             _add(options, title, compare(build, width, data, options))
@@ -174,10 +177,13 @@ def _document(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {key: getattr(options, key) for key in ("batch", "steps", "rate", "threads")}
+
+
 def _add(options: argparse.Namespace, name: str, found: dict[str, Any]) -> None:
     document = _document(options.out)
-    settings = {key: getattr(options, key) for key in ("batch", "steps", "rate", "threads")}
-    document[name] = {"settings": settings, "machine": machine(), "models": found}
+    document[name] = {"settings": _settings(options), "machine": machine(), "models": found}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_json(options.out, document)
     print(f"\n{name}")
