@@ -44,6 +44,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"torch\.nn\.modules\.module\.Module"),
     # Types that are not public: what a caller does with them is said where they appear.
     (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
+    (r"py:class", r"fenchel\.training\.distributed\._wholes\.Wholes"),
     (r"py:class", r"fenchel\.models\._global_attention\.Keys|fenchel\.training\._yaml\.Config"),
     (r"py:class", r"fenchel\.structures\._problem\.Problem|fenchel\.tasks\._files\.Line"),
     (r"py:class", r"sklearn\..*"),

@@ -131,7 +131,7 @@ def test_table_of_learning_rates() -> None:
     found: dict[str, Any] = {part: [] for part in report.PARTS}
     found |= {"translation": [slow], "translation_fast": [fast]}
     (row,) = report.rate_table(found)[2:]
-    assert row.endswith("| softmax | softmax | bleu | 0.003 | 20.00 | 0.01 | 30.00 |")
+    assert row == "| lstm, translation | softmax | softmax | 0.003: 20.00 | 0.01: 30.00 |"
 
 
 def test_table_of_the_grid() -> None:
@@ -154,4 +154,4 @@ def test_table_of_speeds() -> None:
     }
     found = {"transformer 128, 8000 tokens, 1 thread(s)": {"models": {"learned": numbers}}}
     (row,) = report.speed_table(found)[2:]
-    assert row.endswith("| learned | 1,234 | 1.23 | 0.90 | 0.75 | 42 |")
+    assert row == "| transformer 128 | learned | 1,234 | 1.23 | 0.90 | 0.75 | 42 |"

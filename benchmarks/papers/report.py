@@ -186,20 +186,17 @@ def density_table(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def rate_table(found: dict[str, Any]) -> list[str]:
     """Models that were also trained with another learning rate."""
-    lines = _head(
-        "| task | model | attention | output | what counts "
-        "| learning rate | result | learning rate | result |"
-    )
+    lines = _head("| model | attention | output | learning rate | another |")
     for task, score, unit in (("inflection", "accuracy", 100), ("translation", "bleu", 1)):
-        slow = {run["name"]: run for run in found[task]}
+        first = {run["name"]: run for run in found[task]}
         for run in found[f"{task}_fast"]:
-            attention, output = (NAMES.get(run[key], run[key]) for key in ("attention", "output"))
-            cells = [
-                f"{_setting(one, 'train.learning_rate')} | {unit * one['measured'][score]:.2f}"
-                for one in (slow[run["name"]], run)
-            ]
-            what = f"{task} | {run.get('model', 'lstm')} | {_spec(attention)} | {_spec(output)}"
-            lines.append(f"| {what} | {score} | {' | '.join(cells)} |")
+            maps = (_spec(NAMES.get(run[key], run[key])) for key in ("attention", "output"))
+            results = (
+                f"{_setting(one, 'train.learning_rate')}: {unit * one['measured'][score]:.2f}"
+                for one in (first[run["name"]], run)
+            )
+            what = f"{run.get('model', 'lstm')}, {task}"
+            lines.append("| " + " | ".join([what, *maps, *results]) + " |")
     return lines
 
 
@@ -230,7 +227,8 @@ def speed_table(found: dict[str, Any]) -> list[str]:
         paper = PAPER_SPEED[comparison.split()[0]]
         for name, numbers in entry["models"].items():
             lines.append(
-                f"| {comparison} | {name} | {numbers['late_tokens_per_second']:,.0f} "
+                f"| {comparison.split(',')[0]} | {name} "
+                f"| {numbers['late_tokens_per_second']:,.0f} "
                 f"| {numbers['late_ratio']:.2f} | {numbers['early_ratio']:.2f} "
                 f"| {paper.get(name, '–')} | {numbers['support_size']:,.0f} |"
             )

@@ -99,7 +99,7 @@ class CheckpointStore:
     ) -> Checkpoint:
         """Read the latest or the best checkpoint; nothing is written, whatever is wrong with it.
 
-        Of the groups that are to be read ``later``, by :func:`tensors_of`, the files are checked.
+        Of the groups that are to be read ``later``, one tensor at a time, the files are checked.
         """
         path = self.find(which)
         if path is None:
