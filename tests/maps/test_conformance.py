@@ -329,3 +329,14 @@ def test_piecewise_constant_limits_have_zero_gradient(name, param, rng):
     x, w = randn(4, 9, rng=rng), randn(4, 9, rng=rng)
     _, g = gradient(MAPS[name], x, param, w)
     assert (g == 0).all()
+
+
+@pytest.mark.parametrize("alpha", [2 + 1e-9, 2.0001, 2.25, 3.0, 20.0, 400.0])
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1e-3, 0.05])
+def test_flat_rows_of_an_alpha_above_two(alpha, scale, rng):
+    """All entries are near the maximum, and most of them are out."""
+    x = scale * randn(4, 700, rng=rng)
+    x[:, 1] = x[:, 0]
+    x[0] += 1000
+    p = MAPS["entmax"](x, alpha)
+    assert_matches_reference(MAPS["entmax"], x, p, alpha)

@@ -24,6 +24,21 @@ inline bool filled_above(const double* score, int64_t k, double a) {
   return sum >= 1;
 }
 
+// Drops entries that sparsemax would drop, as many as are left returned: with its threshold t, where
+// the u = [x - t]+ sum to 1, the (a u)^(1/a) sum to 1 or more, as u <= 1 < a. So the threshold lies
+// above t, which the means of ever fewer entries reach from below; the slack is for their rounding.
+inline int64_t within_sparsemax(double* score, int64_t count, double top) {
+  constexpr double slack = 1e-9;
+  for (int64_t before = count + 1; count < before;) {
+    before = count;
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += score[i] - top;
+    const double floor = (sum - 1) / static_cast<double>(count) - slack;
+    count = std::remove_if(score, score + count, [&](double x) { return x - top < floor; }) - score;
+  }
+  return count;
+}
+
 // Reads x (stride x_stride), writes p (stride p_stride); `top` is the row's finite maximum. Works
 // with differences of scores, which are exact where it matters, not with depths below the maximum.
 template <class T>
@@ -38,6 +53,7 @@ inline void steep_row(const T* x, int64_t x_stride, int64_t n, double top, doubl
     const double value = x[j * x_stride];
     if (top - value < reach) score[candidates++] = value;
   }
+  candidates = within_sparsemax(score, candidates, top);
   std::sort(score, score + candidates, [](double a, double b) { return a > b; });
   int64_t in = 0, out = candidates;  // score[in] is supported, score[out] is not
   while (out - in > 1) {
