@@ -26,6 +26,7 @@ from fenchel.training.distributed import (
     Agreement,
     Ranks,
     gather_random,
+    gather_to_write,
     load_optimizer,
     load_random,
     load_random_of_rank,
@@ -136,28 +137,18 @@ class Session:
         state.records_bytes = self.records.sync()
         state.schedule = self.schedule.state()
         state.elapsed = self._elapsed()
-        wholes = {
-            "model": model_tensors(self.model),
-            "optimizer": optimizer_tensors(self.model, self.optimizer),
-        }
-        random = gather_random(self.ranks)
+        wholes = {"model": model_tensors(self.model)}
+        wholes["optimizer"] = optimizer_tensors(self.model, self.optimizer)
+        groups = {**wholes, "random": gather_random(self.ranks)}
         document = {
             **asdict(state),
             "config": asdict(self.config),
             "data": fingerprint(self.task.lengths),
             "extra": dict(self.task.extra),
         }
-        failure: Exception | None = None
-        try:
-            if self.ranks.leads:
-                self.store.save({**wholes, "random": random}, document, best=best)
-        except Exception as error:
-            failure = error
-        for tensors in wholes.values():
-            tensors.finish()
-        with self.ranks.together():
-            if failure is not None:
-                raise failure
+        gather_to_write(
+            self.ranks, wholes.values(), lambda: self.store.save(groups, document, best=best)
+        )
         self.saved_step = state.step
 
     def _batches(self) -> list[list[int]]:

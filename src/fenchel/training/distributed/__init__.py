@@ -17,6 +17,7 @@ from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, la
 from fenchel.training.distributed._restart import claim, disown, is_own_restart
 from fenchel.training.distributed._wholes import (
     Wholes,
+    gather_to_write,
     load_optimizer,
     model_tensors,
     optimizer_tensors,
@@ -33,6 +34,7 @@ __all__ = [
     "explain_loss_of",
     "find_device",
     "gather_random",
+    "gather_to_write",
     "is_own_restart",
     "join",
     "launched",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel.training.distributed._ranks import Ranks
 
 
 def is_sharded(tensor: Any) -> bool:
@@ -71,6 +72,21 @@ class Wholes:
             raise self._broken
         for _, tensor in self._rest:
             whole(tensor)
+
+
+def gather_to_write(ranks: Ranks, wholes: Iterable[Wholes], write: Callable[[], object]) -> None:
+    """Let rank 0 write while all ranks gather; an error of its file is the error of all."""
+    failure: Exception | None = None
+    try:
+        if ranks.leads:
+            write()
+    except Exception as error:
+        failure = error
+    for tensors in wholes:
+        tensors.finish()
+    with ranks.together():
+        if failure is not None:
+            raise failure
 
 
 def model_tensors(model: torch.nn.Module) -> Wholes:
