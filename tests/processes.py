@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import faulthandler
 import importlib
 import json
 import multiprocessing
@@ -41,6 +42,7 @@ def run_checks(
 def _worker(
     rank: int, ranks: int, modules: list[str], names: list[str], folder: Path | None, said: str
 ) -> None:
+    faulthandler.enable()  # a process that ends without an exception says where
     warnings.simplefilter("error")
     os.fsync = lambda descriptor: None  # no test pulls the plug
     torch.set_num_threads(1)

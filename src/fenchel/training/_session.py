@@ -12,7 +12,7 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel.training._batches import bucketed_batches, fingerprint
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore, tensors_of
+from fenchel.training._checkpoint import Checkpoint, CheckpointStore, Tensors, tensors_of
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
@@ -139,7 +139,7 @@ class Session:
         state.elapsed = self._elapsed()
         wholes = {"model": model_tensors(self.model)}
         wholes["optimizer"] = optimizer_tensors(self.model, self.optimizer)
-        groups = {**wholes, "random": gather_random(self.ranks)}
+        groups: dict[str, Tensors] = {**wholes, "random": gather_random(self.ranks)}
         document = {
             **asdict(state),
             "config": asdict(self.config),
