@@ -109,10 +109,10 @@ class CheckpointStore:
         state = _read_json(path / "state.json")
         _check_format(path / "state.json", state)
         for group in (*groups, *later):
-            _check_digest(path / f"{group}.safetensors", state)
+            _check_digest(_file(path, group), state)
         checkpoint = Checkpoint(path, {}, state)
         for group in groups:
-            with _explained(file := path / f"{group}.safetensors"):
+            with _explained(file := _file(path, group)):
                 checkpoint.tensors[group] = unpack(file)
         return checkpoint
 
@@ -141,9 +141,9 @@ class CheckpointStore:
         partial.mkdir(parents=True)
         digests = {}
         for group, named in tensors.items():
-            digest = hashlib.sha256()
-            write_file(partial / f"{group}.safetensors", _digested(pack(named), digest))
-            digests[f"{group}.safetensors"] = digest.hexdigest()
+            file, digest = _file(partial, group), hashlib.sha256()
+            write_file(file, _digested(pack(named), digest))
+            digests[file.name] = digest.hexdigest()
         write_file(partial / "state.json", [_json({"format": FORMAT, **state, "sha256": digests})])
         sync_directory(partial)
         os.replace(partial, final)
@@ -181,9 +181,12 @@ def load_checkpoint(
 
 def tensors_of(checkpoint: Checkpoint, group: str) -> Iterator[tuple[str, Tensor]]:
     """The names and tensors of a group one after the other, each of tied ones once."""
-    file = checkpoint.path / f"{group}.safetensors"
-    with _explained(file):
+    with _explained(file := _file(checkpoint.path, group)):
         yield from unpack_each(file)
+
+
+def _file(directory: Path, group: str) -> Path:
+    return directory / f"{group}.safetensors"
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
@@ -192,9 +195,8 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        with _explained(path):
-            value = json.loads(path.read_bytes())
-    except ValueError as error:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
     if not isinstance(value, dict):
         raise FenchelError(f"{path}: expected a JSON object, but got {type(value).__name__}.")
