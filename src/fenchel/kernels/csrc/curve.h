@@ -8,7 +8,7 @@
 // beside it (`rest`).
 #pragma once
 
-#include "simd.h"
+#include "elementary.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../elementary.h"
 #include "sequence.h"
 #include "exp_log.h"
 
