@@ -124,14 +124,25 @@ def test_an_ensemble_of_other_seeds_is_not_shown() -> None:
         assert row == f"| sparsemax | softmax | 80.00 ± 0.00 | 84.95 | {shown} | 86.41 | 1 | 2 |"
 
 
-def test_table_of_learning_rates() -> None:
+def test_tables_of_models_trained_again() -> None:
     slow = translated("lstm", "softmax", 0, bleu=20.0)
     fast = translated("lstm", "softmax", 0, bleu=30.0)
     fast["settings"].append("train.learning_rate=0.01")
     found: dict[str, Any] = {part: [] for part in report.PARTS}
     found |= {"translation": [slow], "translation_fast": [fast]}
-    (row,) = report.rate_table(found)[2:]
+    (row,) = report.again_table(found, "train.learning_rate", "learning rate")[2:]
     assert row == "| lstm, translation | softmax | softmax | 0.003: 20.00 | 0.01: 30.00 |"
+    assert not report.again_table(found, "train.max_steps", "updates")[2:]
+
+    short = {"name": "inflection-softmax-entmax-0", "output": 1.0, "attention": 1.5}
+    long = short | {"settings": ["train.max_steps=5", "train.max_steps=15"]}
+    found["inflection"] = [
+        short | {"settings": long["settings"][:1], "measured": {"accuracy": 0.5}}
+    ]
+    found["inflection_long"] = [long | {"measured": {"accuracy": 0.75}}]
+    head, _, row = report.again_table(found, "train.max_steps", "updates")
+    assert head == "| model | attention | output | updates | another |"
+    assert row == "| lstm, inflection | entmax 1.5 | softmax | 5: 50.00 | 15: 75.00 |"
 
 
 def test_table_of_the_grid() -> None:

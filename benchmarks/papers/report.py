@@ -3,9 +3,9 @@
     python -m benchmarks.papers.report OUT DOCS
 
 OUT has the directories ``inflection``, ``translation`` and ``grid`` that the recipes filled,
-``inflection_fast`` and ``translation_fast`` with models of another learning rate, and
-``speed.json``; what is missing is left out. DOCS gets ``evidence.json``, all numbers in one file,
-and one ``evidence_*.md`` for each table.
+``inflection_fast`` and ``translation_fast`` with models of another learning rate,
+``inflection_long`` with models of more updates, and ``speed.json``; what is missing is left out.
+DOCS gets ``evidence.json``, all numbers in one file, and one ``evidence_*.md`` for each table.
 """
 
 from __future__ import annotations
@@ -56,7 +56,13 @@ PAPER_SPEED = {
 }
 
 
-PARTS = ("inflection", "inflection_fast", "translation", "translation_fast", "grid")
+# Directories of models that were trained again, and the setting that was another one then.
+AGAIN = {
+    "inflection_fast": "train.learning_rate",
+    "translation_fast": "train.learning_rate",
+    "inflection_long": "train.max_steps",
+}
+PARTS = ("inflection", "translation", "grid", *AGAIN)
 
 
 def collect(directory: Path) -> dict[str, Any]:
@@ -184,15 +190,18 @@ def density_table(found: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def rate_table(found: dict[str, Any]) -> list[str]:
-    """Models that were also trained with another learning rate."""
-    lines = _head("| model | attention | output | learning rate | another |")
-    for task, score, unit in (("inflection", "accuracy", 100), ("translation", "bleu", 1)):
+def again_table(found: dict[str, Any], setting: str, name: str) -> list[str]:
+    """Models that were also trained with another value of a setting."""
+    lines = _head(f"| model | attention | output | {name} | another |")
+    scores = {"inflection": ("accuracy", 100), "translation": ("bleu", 1)}
+    for part in (part for part, changed in AGAIN.items() if changed == setting):
+        task = part.split("_")[0]
+        score, unit = scores[task]
         first = {run["name"]: run for run in found[task]}
-        for run in found[f"{task}_fast"]:
+        for run in found[part]:
             maps = (_spec(NAMES.get(run[key], run[key])) for key in ("attention", "output"))
             results = (
-                f"{_setting(one, 'train.learning_rate')}: {unit * one['measured'][score]:.2f}"
+                f"{_setting(one, setting)}: {unit * one['measured'][score]:.2f}"
                 for one in (first[run["name"]], run)
             )
             what = f"{run.get('model', 'lstm')}, {task}"
@@ -320,7 +329,8 @@ def main() -> None:
         ("bleu", bleu_table(found["translation"])),
         ("nonzeros", nonzeros_table(found["translation"])),
         ("density", density_table(found["translation"])),
-        ("rates", rate_table(found)),
+        ("rates", again_table(found, "train.learning_rate", "learning rate")),
+        ("updates", again_table(found, "train.max_steps", "updates")),
         ("grid", grid_table(found["grid"])),
         ("speed", speed_table(found["speed"])),
     ):
