@@ -234,7 +234,7 @@ def test_gradcheck(name, rng):
     x = randn(4, 7, rng=rng).requires_grad_()
     lam = torch.tensor([0.05, 0.13, 0.3, 0.02]).double()[:, None].requires_grad_()
     gamma = torch.tensor(0.8).double().requires_grad_()
-    assert torch.autograd.gradcheck(MAPS[name], (x, lam, gamma))
+    assert torch.autograd.gradcheck(MAPS[name], (x, lam, gamma), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda s: MAPS[name](s, 0.1), x)  # piecewise linear
 
 
@@ -255,6 +255,42 @@ def test_native_backward_is_the_formula(name, rng):
     (fast,) = torch.autograd.grad(p, x, weights, retain_graph=True)
     (formula,) = torch.autograd.grad(p, x, weights, create_graph=True)
     torch.testing.assert_close(fast, formula.detach(), atol=1e-6, rtol=0)
+
+
+@every_map
+@pytest.mark.parametrize("lam", [0.15, torch.tensor(0.15).double()], ids=["number", "tensor"])
+def test_transforms(name, lam, rng):
+    x, v = randn(5, 8, rng=rng), randn(5, 8, rng=rng)
+
+    def f(s):
+        return MAPS[name](s, lam)
+
+    def energy(s):
+        return f(s).square().sum()
+
+    jacobians = torch.stack([torch.autograd.functional.jacobian(f, row) for row in x])
+    for mode in (torch.func.jacrev, torch.func.jacfwd):
+        torch.testing.assert_close(torch.func.vmap(mode(f))(x), jacobians, atol=1e-14, rtol=0)
+    p, tangent = torch.func.jvp(f, (x,), (v,))
+    torch.testing.assert_close(p, f(x))
+    torch.testing.assert_close(tangent, (jacobians @ v[..., None])[..., 0])
+    gradients = 2 * (jacobians @ f(x)[..., None])[..., 0]
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(energy))(x), gradients)
+    # The map is linear around x, so the Hessian is that of a square.
+    hessian = torch.func.hessian(energy)(x[0])
+    torch.testing.assert_close(hessian, 2 * jacobians[0].T @ jacobians[0])
+    with pytest.raises(fy.FenchelError, match=r"jacfwd\(torch.func.jacrev"):
+        torch.func.jacfwd(torch.func.jacfwd(f))(x[0])
+
+
+@every_map
+def test_transforms_in_lam(name, rng):
+    x, several = randn(3, 8, rng=rng), torch.tensor([0.05, 0.1, 0.2]).double()
+    wanted = torch.autograd.functional.jacobian(lambda lam: MAPS[name](x[0], lam), several[0])
+    assert wanted.abs().max() > 0.1
+    for mode in (torch.func.jacrev, torch.func.jacfwd):
+        got = torch.func.vmap(mode(MAPS[name], argnums=1))(x, several)
+        torch.testing.assert_close(got[0], wanted, atol=1e-13, rtol=0)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

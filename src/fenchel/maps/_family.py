@@ -75,7 +75,7 @@ class Family:
                 return self.registered(scores, _as_tensor(parameter, scores), dim)
             return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():
-            _refuse_forward_over_forward(self.op)
+            refuse_forward_over_forward(self.op)
             return self.function.apply(scores, parameter, dim)
         if _is_traced(scores) or _is_traced(parameter):
             return self.registered(scores, _as_tensor(parameter, scores), dim)
@@ -101,7 +101,7 @@ def _is_traced(value: Parameter) -> bool:
     )
 
 
-def _refuse_forward_over_forward(op: str) -> None:
+def refuse_forward_over_forward(op: str) -> None:
     """torch evaluates a Function's jvp outside the outer jvp and would return wrong numbers."""
     stack = torch._C._functorch.get_interpreter_stack() or []
     jvp = torch._C._functorch.TransformType.Jvp
@@ -213,7 +213,7 @@ def _autograd_functions(
         def vmap(
             info: Any, in_dims: tuple[Any, ...], scores: Tensor, parameter: Parameter, dim: int
         ) -> tuple[Tensor, int]:
-            scores, parameter = _batch_in_front(info, in_dims, scores, parameter)
+            scores, parameter = batch_in_front(info, in_dims, scores, parameter)
             return TransformableFunction.apply(scores, parameter, dim + 1), 0
 
     return MapFunction, TransformableFunction
@@ -248,7 +248,7 @@ def _registered_op(
         )
 
     def vmap(info: Any, in_dims: Any, scores: Tensor, parameter: Tensor, dim: int) -> Any:
-        return run(*_batch_in_front(info, in_dims, scores, parameter), dim + 1), 0
+        return run(*batch_in_front(info, in_dims, scores, parameter), dim + 1), 0
 
     run.register_autograd(backward, setup_context=save)
     run.register_vmap(vmap)
@@ -267,7 +267,7 @@ def _saved(ctx: Any) -> tuple[Tensor, Parameter]:
     return ctx.saved_tensors[0], ctx.number
 
 
-def _batch_in_front(
+def batch_in_front(
     info: Any, in_dims: tuple[Any, ...], scores: Tensor, parameter: Parameter
 ) -> tuple[Tensor, Parameter]:
     """Scores and parameter with vmap's axis first, broadcasting as they did without it."""

@@ -13,11 +13,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores
 from fenchel.kernels import _native_groups
-from fenchel.maps._family import is_plain, native_backward_serves
+from fenchel.maps._family import (
+    batch_in_front,
+    is_plain,
+    native_backward_serves,
+    refuse_forward_over_forward,
+)
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
@@ -31,10 +37,7 @@ def register(op: str) -> Any:
         schema="(Tensor scores, Tensor lam) -> (Tensor, Tensor, Tensor)",
     )
     def run(scores: Tensor, lam: Tensor) -> _Found:
-        value = float(lam) if lam.numel() == 1 else lam
-        p, group, slope = kernels.run_groups(op, scores.contiguous(), value)
-        assert slope is not None
-        return p, group, slope
+        return _solve(op, scores, lam)
 
     @run.register_fake
     def shape(scores: Tensor, lam: Tensor) -> _Found:
@@ -47,23 +50,11 @@ def register(op: str) -> Any:
 
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, Tensor | None]:
         p, group, slope, lam = ctx.saved_tensors
-        for_lam = None
-        if ctx.needs_input_grad[1]:
-            moved = (centred(p, grad) * slope).sum(-1, keepdim=True)
-            for_lam = moved.sum_to_size(lam.shape).to(lam.dtype)
+        for_lam = _for_lam(p, slope, lam, grad) if ctx.needs_input_grad[1] else None
         return jacobian_product(p, group, grad), for_lam
 
     def vmap(info: Any, in_dims: Any, scores: Tensor, lam: Tensor) -> Any:
-        scores_at, lam_at = in_dims
-        scores = (
-            scores.expand(info.batch_size, *scores.shape)
-            if scores_at is None
-            else scores.movedim(scores_at, 0)
-        )
-        if lam_at is not None:
-            lam = lam.movedim(lam_at, 0)
-            missing = scores.dim() - lam.dim()
-            lam = lam.reshape(lam.shape[:1] + (1,) * missing + tuple(lam.shape[1:]))
+        scores, lam = batch_in_front(info, (*in_dims, None), scores, lam)
         return run(scores, lam), (0, 0, 0)
 
     run.register_autograd(backward, setup_context=save)
@@ -99,12 +90,70 @@ def apply(
         wide = (wide - torch.where(top == -math.inf, 0.0, top)) / scale
     wide = wide.movedim(dim, -1)
     if isinstance(penalty, Tensor):
-        p = op(wide, penalty.to(wide.device).movedim(dim, -1))[0]
+        penalty = penalty.to(wide.device).movedim(dim, -1)
+    if _is_transformed():
+        refuse_forward_over_forward(name)
+        p = _Transformable.apply(wide, penalty, name)[0]
+    elif isinstance(penalty, Tensor):
+        p = op(wide, penalty)[0]
     elif is_plain(wide):
         p = _NumberPenalty.apply(wide, penalty, name)
     else:
         p = op(wide, torch.full((), penalty, dtype=torch.float64, device=wide.device))[0]
     return p.movedim(-1, dim).to(dtype)
+
+
+def _is_transformed() -> bool:
+    """Whether the registered op will not do: it has no forward mode, and torch.func no backward."""
+    watched = forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
+    return watched and not torch.compiler.is_compiling()
+
+
+def _solve(op: str, scores: Tensor, lam: float | Tensor) -> _Found:
+    value = float(lam) if isinstance(lam, Tensor) and lam.numel() == 1 else lam
+    p, group, slope = kernels.run_groups(op, scores.contiguous(), value)
+    assert slope is not None
+    return p, group, slope
+
+
+class _Transformable(torch.autograd.Function):
+    """The door of torch.func's transforms and of forward mode; lam may be a number or a tensor."""
+
+    @staticmethod
+    def forward(scores: Tensor, lam: float | Tensor, op: str) -> _Found:
+        return _solve(op, scores, lam)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: _Found) -> None:
+        ctx.mark_non_differentiable(output[1], output[2])
+        saved = (*output, inputs[1]) if isinstance(inputs[1], Tensor) else output
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, Tensor | None, None]:
+        p, group, slope, *lam = ctx.saved_tensors
+        for_lam = _for_lam(p, slope, *lam, grad) if ctx.needs_input_grad[1] else None
+        return jacobian_product(p, group, grad), for_lam, None
+
+    @staticmethod
+    def jvp(
+        ctx: Any, scores_tangent: Tensor | None, lam_tangent: Tensor | None, _: None
+    ) -> tuple[Tensor, None, None]:
+        p, group, slope, *_lam = ctx.saved_tensors
+        tangent = torch.zeros_like(p)
+        if scores_tangent is not None:
+            tangent = jacobian_product(p, group, scores_tangent)
+        if lam_tangent is not None:
+            tangent = tangent + centred(p, slope * lam_tangent)
+        return tangent.to(p.dtype), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], scores: Tensor, lam: float | Tensor, op: str
+    ) -> tuple[_Found, tuple[int, int, int]]:
+        scores, lam = batch_in_front(info, in_dims, scores, lam)
+        return _Transformable.apply(scores, lam, op), (0, 0, 0)
 
 
 class _NumberPenalty(torch.autograd.Function):
@@ -120,6 +169,12 @@ class _NumberPenalty(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         p, group = ctx.saved_tensors
         return jacobian_product(p, group, grad), None, None
+
+
+def _for_lam(p: Tensor, slope: Tensor, lam: Tensor, grad: Tensor) -> Tensor:
+    """The gradient in lam, of its shape, from the one in p."""
+    moved = (centred(p, grad) * slope).sum(-1, keepdim=True)
+    return moved.sum_to_size(lam.shape).to(lam.dtype)
 
 
 def centred(p: Tensor, grad: Tensor) -> Tensor:
