@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -74,6 +75,17 @@ def check_int(name: str, label: str, value: Any) -> int:
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return operator.index(value)
     raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
+
+
+def is_transformed() -> bool:
+    """Whether torch.func or forward mode is at work: these know nothing of a registered op."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def refuse_transforms(name: str, reason: str) -> None:
+    """For what has reverse mode only: a tangent would be lost without a word."""
+    if is_transformed():
+        raise FenchelError(f"{name}: expected no torch.func and no forward mode, because {reason}.")
 
 
 def check_mask(name: str, mask: Any, scores: Tensor) -> None:

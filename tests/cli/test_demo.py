@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -94,4 +95,8 @@ def test_short_demo(tmp_path, fenchel):
     assert (
         fenchel("predict", "--run", tmp_path / "entmax", tmp_path / "data/english-test").code == 0
     )
-    assert fenchel(*words, "--minutes", 0.0001).code == 0  # again, over its own directory
+    words[-1] = 9  # again, over its own directory, without time for so many
+    done = fenchel(*words, "--minutes", 0.0001)
+    assert done.code == 0 and "time for 1 of 9 updates on this machine" in done.out
+    assert re.search(r"updates in training +(\d) +\1 ", done.out)  # both models alike
+    assert "train longer, for example by `fenchel demo --minutes 10`" in " ".join(done.out.split())

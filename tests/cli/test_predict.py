@@ -162,7 +162,7 @@ def test_device(trained, words, fenchel):
     done = fenchel("predict", "--run", trained[0], words, "--device", "toaster")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "fenchel: --device: expected a device of this torch, as cpu or cuda, but got 'toaster'.\n"
+        "fenchel: device: expected a device of this torch, as cpu or cuda, but got 'toaster'.\n"
     )
 
 

@@ -66,6 +66,19 @@ def test_resume_needs_the_same_training(trained, tmp_path, fenchel):
     done = fenchel(*words, "--set", "train.batch_size=4")
     assert done.code == 2
     assert "expected to resume with batch_size = 8" in done.err and done.err.count("\n") == 1
+    settings = (run / "config.yaml").read_bytes()
+    for setting, was, got in (
+        ("model.output=softmax", "model.output = 'entmax'", "'softmax'"),
+        ("model.dropout=0.9", "model.dropout = 0.0", "0.9"),
+        ("task.min_count=50", "task.min_count = 1", "50"),
+    ):
+        done = fenchel(*words, "--set", setting)
+        assert (done.code, done.err) == (
+            2,
+            f"fenchel: {run}: expected to resume with {was} as the run was started, but got {got}; "
+            "use another directory to change it.\n",
+        )
+    assert (run / "config.yaml").read_bytes() == settings
     done = fenchel(*words, "--model", "transformer")
     assert (done.code, done.err) == (
         2, "fenchel: --model: expected lstm, as the run was started, but got transformer.\n"

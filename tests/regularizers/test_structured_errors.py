@@ -275,3 +275,20 @@ def test_nothing_is_left():
 def test_targets_that_are_not_structures(structure, scores, target, sentence):
     for omega in regularizers(structure):
         refuses(f"{type(omega).__name__}.loss: {sentence}", omega.loss, scores, T(target))
+
+
+@every_structure
+def test_no_torch_func_and_no_forward_mode(structure):
+    """A tangent would be lost without a word."""
+    scores = SCORES[structure].double()
+    said = (
+        "structures: expected no torch.func and no forward mode, because their solvers read "
+        "values; they take batches as they are, and torch.autograd has their gradients."
+    )
+    for omega in regularizers(structure):
+        for method in METHODS:
+            call = getattr(omega, method)
+            refuses(said, torch.func.vmap(call), scores)
+            refuses(said, torch.func.jvp, call, (scores,), (scores,))
+            with torch.autograd.forward_ad.dual_level():
+                refuses(said, call, torch.autograd.forward_ad.make_dual(scores, scores))

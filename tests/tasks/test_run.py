@@ -71,8 +71,9 @@ def test_an_empty_directory_will_do(tmp_path):
 
 
 def test_resume_may_name_other_files(tmp_path, data):
-    start_run(tmp_path / "run", "inflection", data)
-    kept = resume_run(tmp_path / "run", "inflection", DataConfig(), ["train.max_epochs=2"])
+    start_run(str(tmp_path / "run"), "inflection", data)
+    kept = resume_run(str(tmp_path / "run"), "inflection", DataConfig(), ["train.max_epochs=2"])
+    assert open_run(str(tmp_path / "run")).directory == kept.directory == tmp_path / "run"
     assert kept.config.data == data and kept.config.train.max_epochs == 2
     moved = resume_run(tmp_path / "run", "inflection", DataConfig(("elsewhere",)), [])
     assert moved.config.data == DataConfig((str(Path.cwd() / "elsewhere"),), data.dev)

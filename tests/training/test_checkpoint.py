@@ -62,6 +62,23 @@ def test_weights_come_back(tmp_path):
         assert torch.equal(model.state_dict()[name], value)
 
 
+def test_weights_of_another_model_are_refused_in_one_sentence(tmp_path):
+    trainer(tmp_path).run()
+    checkpoint, model = load_checkpoint(tmp_path, "latest"), TinyModel(seed=9)
+    name, tensor = next(iter(model.state_dict().items()))
+    checkpoint.tensors["model"][name] = tensor.new_zeros(7, 7)
+    for other, said in (
+        (torch.nn.Linear(2, 3), "weight is absent and not of shape (3, 2)"),
+        (model, f"{name} is of shape (7, 7) and not of shape {tuple(tensor.shape)}"),
+    ):
+        with pytest.raises(FenchelError) as error:
+            checkpoint.load_weights(other)
+        assert str(error.value) == (
+            f"{checkpoint.path}: expected the weights of this model, but they are another's, "
+            f"where {said}; build the model with the config of the run."
+        )
+
+
 def test_tied_tensors_are_stored_once_and_views_apart(tmp_path):
     base = torch.arange(6.0)
     tensors = {"a": base, "b": base, "tail": base[3:], "none": torch.zeros(0), "n": torch.tensor(3)}

@@ -79,7 +79,7 @@ def demo(
     trials: dict[str, Trial] = {}
     for name in _MODELS:
         trials[name] = _trial(console, name, out / name, files, steps, minutes)
-        steps = trials[name].steps  # as many for the other, which is no slower
+        steps = max(1, trials[name].steps)  # as many for the other, which is no slower
     show_scores(console, {_MODELS[name]: trial for name, trial in trials.items()})
     sparse = trials["entmax"]
     unsure = choose_unsure(sparse.predictions)
@@ -120,8 +120,14 @@ def _trial(
     console.print(f"\n[b]Training[/]  {_MODELS[name]} attention and output", soft_wrap=True)
     if name == "entmax":
         with console.status("timing a few updates …"):
-            steps = affordable_steps(run, steps, minutes)
-        train = replace(run.config.train, max_steps=steps)
+            affordable = affordable_steps(run, steps, minutes)
+        if affordable < steps:
+            console.print(
+                f"          time for {affordable} of {steps} updates on this machine, as busy as "
+                "it is now; `fenchel demo --minutes 10` gives it more",
+                soft_wrap=True,
+            )
+        train = replace(run.config.train, max_steps=affordable)
         run = replace(run, config=replace(run.config, train=train))
     result = train_run(run)
     console.print(
@@ -135,4 +141,4 @@ def _trial(
     answers = [run.task.decode(result.best.tokens) for _, result in found]
     scores = run.task.score(examples, answers)
     scores |= search_statistics([result for _, result in found])
-    return Trial(run, steps, result.tokens_per_second, found, scores)
+    return Trial(run, result.step, result.tokens_per_second, found, scores)

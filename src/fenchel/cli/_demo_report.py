@@ -24,6 +24,9 @@ class Measured(Protocol):
     def scores(self) -> dict[str, float]: ...
 
     @property
+    def steps(self) -> int: ...
+
+    @property
     def tokens_per_second(self) -> float: ...
 
 
@@ -54,6 +57,7 @@ def show_scores(console: Any, trials: Mapping[str, Measured]) -> None:
         bold = "bold" if key in ("accuracy", "single") else ""
         table.add_row(label, *cells, style=bold)
     speeds = [f"{trial.tokens_per_second:,.0f}" for trial in trials.values()]
+    table.add_row("updates in training", *(f"{trial.steps:,}" for trial in trials.values()))
     table.add_row("characters a second, in training", *speeds)
     console.print()
     console.print(table)
@@ -89,7 +93,10 @@ def choose_unsure(predictions: Sequence[Prediction], count: int = WORDS) -> list
 def show_unsure(console: Any, task: Task, unsure: Sequence[Prediction]) -> None:
     """Each word with all its forms; the right one is marked."""
     if not unsure:
-        console.print("No word had a complete list of several forms; train longer.")
+        console.print(
+            "No word had a complete list of several forms; train longer, for example by "
+            "`fenchel demo --minutes 10`."
+        )
         return
     console.print(
         "[b]Words it is unsure of[/], each with all forms of probability above 0 "

@@ -4,9 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from fenchel._checks import FenchelError, check_number, check_parameter
+from fenchel._checks import FenchelError, check_number, check_parameter, refuse_transforms
 from fenchel.losses._cross_entropy_shape import (
     check_index,
     check_reduction,
@@ -106,11 +105,8 @@ def linear_entmax_loss(
 
 
 def _refuse_transforms(name: str) -> None:
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
-        raise FenchelError(
-            f"{name}: expected no torch.func and no forward mode, because supports differ in size; "
-            "use `fy.entmax_loss(F.linear(hidden, weight), target)` there."
-        )
+    instead = "use `fy.entmax_loss(F.linear(hidden, weight), target)` there"
+    refuse_transforms(name, f"supports differ in size; {instead}")
 
 
 def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:

@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores
+from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores, is_transformed
 from fenchel.kernels import _native_groups
 from fenchel.maps._family import (
     batch_in_front,
@@ -54,8 +53,7 @@ def register(op: str) -> Any:
         return jacobian_product(p, group, grad), for_lam
 
     def vmap(info: Any, in_dims: Any, scores: Tensor, lam: Tensor) -> Any:
-        scores, lam = batch_in_front(info, (*in_dims, None), scores, lam)
-        return run(scores, lam), (0, 0, 0)
+        return run(*batch_in_front(info, (*in_dims, None), scores, lam)), (0, 0, 0)
 
     run.register_autograd(backward, setup_context=save)
     run.register_vmap(vmap)
@@ -91,7 +89,7 @@ def apply(
     wide = wide.movedim(dim, -1)
     if isinstance(penalty, Tensor):
         penalty = penalty.to(wide.device).movedim(dim, -1)
-    if _is_transformed():
+    if is_transformed() and not torch.compiler.is_compiling():
         refuse_forward_over_forward(name)
         p = _Transformable.apply(wide, penalty, name)[0]
     elif isinstance(penalty, Tensor):
@@ -101,12 +99,6 @@ def apply(
     else:
         p = op(wide, torch.full((), penalty, dtype=torch.float64, device=wide.device))[0]
     return p.movedim(-1, dim).to(dtype)
-
-
-def _is_transformed() -> bool:
-    """Whether the registered op will not do: it has no forward mode, and torch.func no backward."""
-    watched = forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
-    return watched and not torch.compiler.is_compiling()
 
 
 def _solve(op: str, scores: Tensor, lam: float | Tensor) -> _Found:
@@ -132,15 +124,15 @@ class _Transformable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        p, group, slope, *lam = ctx.saved_tensors
-        for_lam = _for_lam(p, slope, *lam, grad) if ctx.needs_input_grad[1] else None
+        p, group, slope, *rest = ctx.saved_tensors
+        for_lam = _for_lam(p, slope, rest[0], grad) if ctx.needs_input_grad[1] else None
         return jacobian_product(p, group, grad), for_lam, None
 
     @staticmethod
     def jvp(
         ctx: Any, scores_tangent: Tensor | None, lam_tangent: Tensor | None, _: None
     ) -> tuple[Tensor, None, None]:
-        p, group, slope, *_lam = ctx.saved_tensors
+        p, group, slope, *_rest = ctx.saved_tensors
         tangent = torch.zeros_like(p)
         if scores_tangent is not None:
             tangent = jacobian_product(p, group, scores_tangent)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.maps._family import _refuse_forward_over_forward
+from fenchel.maps._family import refuse_forward_over_forward
 from fenchel.solvers._derivatives import RowFunction
 from fenchel.solvers._kkt import jacobian_product
 
@@ -29,7 +29,7 @@ def implicit_argmax(
         strongly_convex: False if the Hessian of Ω may be singular.
     """
     if torch._C._are_functorch_transforms_active():
-        _refuse_forward_over_forward("Regularizer.from_function")
+        refuse_forward_over_forward("Regularizer.from_function")
     return _ImplicitArgmax.apply(scores, omega, solve, strongly_convex)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, refuse_transforms
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ def to_flat(x: Tensor) -> Tensor:
     """A tensor as the solvers want it: float64 on the CPU."""
     if x.is_meta:
         raise FenchelError("structures: expected tensors with values, but got one on `meta`.")
+    refuse_transforms(
+        "structures",
+        "their solvers read values; they take batches as they are, and torch.autograd has their "
+        "gradients",
+    )
     return x.to("cpu", torch.float64)
 
 

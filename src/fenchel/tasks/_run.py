@@ -52,7 +52,7 @@ class Run:
             return model.eval().to(device)
         except (RuntimeError, AssertionError):  # torch raises either
             raise FenchelError(
-                f"--device: expected a device of this torch, as cpu or cuda, but got {device!r}."
+                f"device: expected a device of this torch, as cpu or cuda, but got {device!r}."
             ) from None
 
     def new_model(self) -> Seq2Seq:
@@ -107,8 +107,9 @@ def create_run(directory: Path, task: Task, config: RunConfig) -> Run:
     return Run(directory, task, config)
 
 
-def open_run(directory: Path, task: str | None = None) -> Run:
+def open_run(directory: str | Path, task: str | None = None) -> Run:
     """Read a run directory; ``task`` is the one it has to be of."""
+    directory = Path(directory)
     about = _about(directory)
     if about.get("format") != FORMAT:
         raise FenchelError(

@@ -22,7 +22,7 @@ Pair = tuple[list[int], list[int]]
 
 
 def start_run(
-    directory: Path,
+    directory: str | Path,
     task: str,
     data: DataConfig,
     *,
@@ -38,6 +38,7 @@ def start_run(
         model: the kind.
         settings: overrides, as ``"train.learning_rate=0.01"``.
     """
+    directory = Path(directory)
     check_new(directory)
     if not data.train or not data.dev:
         missing = "--dev" if data.train else "--train"
@@ -54,10 +55,15 @@ def start_run(
     return create_run(directory, learned, config)
 
 
-def resume_run(directory: Path, task: str, data: DataConfig, settings: Sequence[str]) -> Run:
-    """Open a run to go on with; files that are not named are those it was started with."""
+def resume_run(directory: str | Path, task: str, data: DataConfig, settings: Sequence[str]) -> Run:
+    """Open a run to go on with; files that are not named are those it was started with.
+
+    Settings of the model and of the task are those of its weights and vocabularies, and cannot
+    be others.
+    """
     run = open_run(directory, task)
     config = override(run.config, settings)
+    _check_unchanged(run.directory, run.config, config)
     kept = {name: value for name, value in vars(_absolute(data)).items() if value}
     return replace(run, config=replace(config, data=replace(config.data, **kept)))
 
@@ -151,6 +157,17 @@ def _absolute(data: DataConfig) -> DataConfig:
     """Files by their whole paths: a run may be resumed from elsewhere."""
     train, dev = (tuple(map(os.path.abspath, paths)) for paths in (data.train, data.dev))
     return replace(data, train=train, dev=dev)
+
+
+def _check_unchanged(directory: Path, was: RunConfig, config: RunConfig) -> None:
+    for part in ("model", "task"):
+        new = vars(getattr(config, part))
+        for name, value in vars(getattr(was, part)).items():
+            if new[name] != value:
+                raise FenchelError(
+                    f"{directory}: expected to resume with {part}.{name} = {value!r} as the run "
+                    f"was started, but got {new[name]!r}; use another directory to change it."
+                )
 
 
 def _limit(config: RunConfig) -> int | None:

@@ -43,14 +43,20 @@ class Checkpoint:
 
     def load_weights(self, model: nn.Module) -> None:
         """Put the weights into ``model``, which must have the same names and shapes."""
-        try:
-            model.load_state_dict(self.tensors["model"])
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())
-            raise FenchelError(
-                f"{self.path}: expected the weights of this model, but they are another's "
-                f"({reason}); build the model with the config of the run."
-            ) from error
+        found, wanted = self.tensors["model"], model.state_dict()
+        for name in {**wanted, **found}:
+            has, needs = (_shape(one.get(name)) for one in (found, wanted))
+            if has != needs:
+                raise FenchelError(
+                    f"{self.path}: expected the weights of this model, but they are another's, "
+                    f"where {name} is {has} and not {needs}; build the model with the config of "
+                    f"the run."
+                )
+        model.load_state_dict(found)
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "absent" if tensor is None else f"of shape {tuple(tensor.shape)}"
 
 
 class CheckpointStore:

@@ -58,7 +58,9 @@ class TrainConfig:
     bf16: bool = _field(False, "Compute the loss in bfloat16 where autocast finds it safe.")
     device: str = _field("cpu", "Where to train: cpu, cuda, cuda:1, mps.", frozen=False)
     threads: int | None = _field(None, "CPU threads of torch; null = as it is set.", frozen=False)
-    seed: int = _field(0, "Seed of the order of the examples and of dropout.")
+    seed: int = _field(
+        0, "Seed of the order of the examples and of dropout; of a run, also of its first weights."
+    )
     max_epochs: int | None = _field(30, "Stop after so many epochs; null = no limit.", frozen=False)
     max_steps: int | None = _field(
         None, "Stop after so many updates; null = no limit.", frozen=False
