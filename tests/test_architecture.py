@@ -32,7 +32,6 @@ LEVEL = {
     "training": 8,
     "tasks": 9,
     "cli": 10,
-    "explorer": 10,
     "__main__": 11,
 }
 ROOT = Path(fenchel.__file__).parent

@@ -349,12 +349,6 @@ def test_forward_over_forward_is_refused():
         torch.func.jacfwd(torch.func.jacfwd(fy.entmax15))(x)
 
 
-def test_sparse_entmax_refuses_forward_mode():
-    x = torch.tensor([1.0, 0.5, -1.0])
-    with pytest.raises(fy.FenchelError, match="forward-mode"):
-        torch.func.jvp(lambda x: fy.sparse_entmax(x).values, (x,), (x,))
-
-
 @every_map
 def test_cpu_autocast_keeps_the_dtype_as_softmax_does(map_):
     x = torch.randn(3, 5)

@@ -286,10 +286,17 @@ def test_compiles_into_one_graph(rng):
             lambda x: fy.sparse_entmax(x).to_dense(2),
             "SparseRows.to_dense: expected `dim` to be an int in [-2, 1], but got 2.",
         ),
-        (
-            lambda x: torch.func.vmap(lambda x: fy.sparse_entmax(x).values)(x),
-            "sparse_entmax: expected no torch.func.vmap, because supports differ in size; give "
-            "the batch as dimensions of `scores`.",
+        *(
+            (
+                call,
+                "sparse_entmax: expected no torch.func and no forward mode, because supports "
+                "differ in size; give a batch as dimensions of `scores`, or use `fy.entmax`.",
+            )
+            for call in (
+                lambda x: torch.func.vmap(lambda x: fy.sparse_entmax(x).values)(x),
+                lambda x: torch.func.grad(lambda x: fy.sparse_entmax(x).values.sum())(x),
+                lambda x: torch.func.jvp(lambda x: fy.sparse_entmax(x).values, (x,), (x,)),
+            )
         ),
     ],
 )

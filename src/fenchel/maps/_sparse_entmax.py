@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_parameter
+from fenchel._checks import FenchelError, check_parameter, refuse_transforms
 from fenchel.maps._entmax import _MEANING
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Parameter
@@ -141,11 +140,10 @@ def sparse_entmax(
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     scores, dim = prepare("sparse_entmax", scores, dim, mask)
-    if forward_ad._current_level >= 0:
-        raise FenchelError(
-            "sparse_entmax: forward-mode derivatives are not supported; use reverse mode, or the "
-            "dense `entmax`."
-        )
+    refuse_transforms(
+        "sparse_entmax",
+        "supports differ in size; give a batch as dimensions of `scores`, or use `fy.entmax`",
+    )
     parameter = check_parameter("sparse_entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):
@@ -212,15 +210,7 @@ def _backward(
     return grad_scores, grad_alpha, None
 
 
-def _refuse_vmap(*_: Any) -> None:
-    raise FenchelError(
-        "sparse_entmax: expected no torch.func.vmap, because supports differ in size; "
-        "give the batch as dimensions of `scores`."
-    )
-
-
 _op.register_autograd(_backward, setup_context=_save)
-_op.register_vmap(_refuse_vmap)
 
 
 def _slopes(

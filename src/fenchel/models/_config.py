@@ -10,7 +10,7 @@ from fenchel.models._output import output_alpha
 
 _NORMALIZER = (
     "softmax, sparsemax, entmax, entmax:1.3, entmax:learned, fusedmax:0.1, oscarmax:0.1, "
-    "sq_pnorm_max:1.5 or normmax:2"
+    "sq_pnorm_max:1.5, normmax:2 or, for global attention, structured:subsets:3"
 )
 _OUTPUT = "output probabilities and loss: softmax, sparsemax, entmax (1.5) or entmax:1.3"
 _SOURCE_SIZE = "number of source tokens; 0 until the task knows it"
