@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from fenchel import FenchelError
@@ -83,3 +85,9 @@ def test_wrong_step(step):
     assert str(error.value) == (
         f"plot_beam: expected steps of a token and its probability above 0, but got {step!r}."
     )
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'plot_beam needs matplotlib.*"fenchel\[plot\]"'):
+        plot_beam([[("a", 1.0)]])

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel._compat import require
 
 GREY = "#d9d9d9"  # exactly 0, in every picture
 INK = "#333333"
@@ -16,15 +17,10 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#B8568F", "#E69F00", "#56B4E9")  # 
 
 def axes_of(name: str, ax: Any, size: tuple[float, float] | None = None) -> Any:
     """The axes given, or those of a new figure of a size in inches."""
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise ImportError(
-            f"{name} needs matplotlib; install it with `pip install matplotlib`."
-        ) from error
+    figure = require("matplotlib.figure", extra="plot", purpose=name)
     if ax is not None:
         return ax
-    return matplotlib.figure.Figure(figsize=size, layout="constrained").subplots()
+    return figure.Figure(figsize=size, layout="constrained").subplots()
 
 
 def check_matrix(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fenchel._checks import FenchelError
+from fenchel.analysis._drawing import axes_of
 
 _BEST, _OTHER, _PALE = "#08519c", "#6b6b6b", "#c6dbef"
 END = "⏎"
@@ -53,7 +54,8 @@ def plot_beam(
     _check(hypotheses)
     root = _tree(hypotheses)
     depth = max(len(steps) for steps in hypotheses)
-    axes = _axes(ax, depth, len(hypotheses))
+    size = (0.62 * (depth + 4), 0.72 * len(hypotheses) + 0.3)
+    axes = axes_of("plot_beam", ax, size)
     _place(root, 0)
     rows = max(1, len(hypotheses))
     if start:
@@ -126,19 +128,6 @@ def _short(number: float, digits: int = 2) -> str:
     """A number with so many digits after the point, or with two that count if they would be 0."""
     text = f"{number:.{digits}f}"
     return text if float(text) else f"{number:.2g}"
-
-
-def _axes(ax: Any, depth: int, rows: int) -> Any:
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise ImportError(
-            "plot_beam needs matplotlib; install it with `pip install matplotlib`."
-        ) from error
-    if ax is not None:
-        return ax
-    size = (0.62 * (depth + 4), 0.72 * rows + 0.3)
-    return matplotlib.figure.Figure(figsize=size, layout="constrained").subplots()
 
 
 def _check(hypotheses: Any) -> None:
