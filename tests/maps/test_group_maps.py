@@ -279,8 +279,14 @@ def test_transforms(name, lam, rng):
     # The map is linear around x, so the Hessian is that of a square.
     hessian = torch.func.hessian(energy)(x[0])
     torch.testing.assert_close(hessian, 2 * jacobians[0].T @ jacobians[0])
-    with pytest.raises(fy.FenchelError, match=r"jacfwd\(torch.func.jacrev"):
-        torch.func.jacfwd(torch.func.jacfwd(f))(x[0])
+    for mode in (torch.func.jacfwd, torch.func.jacrev):
+        torch.testing.assert_close(torch.func.jacfwd(mode(energy))(x[0]), hessian)
+    hidden = x[0] / 4
+    hidden[3] = -torch.inf
+    tangent = torch.func.jvp(f, (hidden,), (v[0],))[1]
+    wanted = torch.autograd.functional.jacobian(f, hidden) @ v[0]
+    torch.testing.assert_close(tangent, wanted)
+    assert tangent[3] == 0 and tangent.abs().max() > 0
 
 
 @every_map
@@ -313,6 +319,13 @@ def test_compile_and_vmap(name, rng):
     ):
         torch.testing.assert_close(a, b, atol=1e-13, rtol=0)
     torch.testing.assert_close(torch.func.vmap(f, (0, None))(x, lam), wanted)
+
+    def tangent(s):
+        return torch.func.jvp(f, (s, lam.detach()), (s.sin(), lam.detach()))[1]
+
+    row = x[0, 0].detach() / 4
+    torch.testing.assert_close(torch.compile(tangent, fullgraph=True)(row), tangent(row))
+    assert tangent(row).abs().max() > 0
     several = torch.tensor([0.1, 0.2, 0.5]).double()
     got = torch.func.vmap(f)(x, several)
     torch.testing.assert_close(got, torch.stack([f(a, b) for a, b in zip(x, several, strict=True)]))

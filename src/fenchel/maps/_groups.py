@@ -17,12 +17,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores, is_transformed
 from fenchel.kernels import _native_groups
-from fenchel.maps._family import (
-    batch_in_front,
-    is_plain,
-    native_backward_serves,
-    refuse_forward_over_forward,
-)
+from fenchel.maps._family import batch_in_front, is_plain, native_backward_serves
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
@@ -36,7 +31,10 @@ def register(op: str) -> Any:
         schema="(Tensor scores, Tensor lam) -> (Tensor, Tensor, Tensor)",
     )
     def run(scores: Tensor, lam: Tensor) -> _Found:
-        return _solve(op, scores, lam)
+        value = float(lam) if lam.numel() == 1 else lam
+        p, group, slope = kernels.run_groups(op, scores.contiguous(), value)
+        assert slope is not None
+        return p, group, slope
 
     @run.register_fake
     def shape(scores: Tensor, lam: Tensor) -> _Found:
@@ -49,7 +47,10 @@ def register(op: str) -> Any:
 
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, Tensor | None]:
         p, group, slope, lam = ctx.saved_tensors
-        for_lam = _for_lam(p, slope, lam, grad) if ctx.needs_input_grad[1] else None
+        for_lam = None
+        if ctx.needs_input_grad[1]:
+            moved = (centred(p, grad) * slope).sum(-1, keepdim=True)
+            for_lam = moved.sum_to_size(lam.shape).to(lam.dtype)
         return jacobian_product(p, group, grad), for_lam
 
     def vmap(info: Any, in_dims: Any, scores: Tensor, lam: Tensor) -> Any:
@@ -89,63 +90,34 @@ def apply(
     wide = wide.movedim(dim, -1)
     if isinstance(penalty, Tensor):
         penalty = penalty.to(wide.device).movedim(dim, -1)
-    if is_transformed() and not torch.compiler.is_compiling():
-        refuse_forward_over_forward(name)
-        p = _Transformable.apply(wide, penalty, name)[0]
+    if is_transformed():
+        p = _linearised(op, wide, penalty)
     elif isinstance(penalty, Tensor):
         p = op(wide, penalty)[0]
     elif is_plain(wide):
         p = _NumberPenalty.apply(wide, penalty, name)
     else:
-        p = op(wide, torch.full((), penalty, dtype=torch.float64, device=wide.device))[0]
+        p = op(wide, _as_tensor(penalty, wide))[0]
     return p.movedim(-1, dim).to(dtype)
 
 
-def _solve(op: str, scores: Tensor, lam: float | Tensor) -> _Found:
-    value = float(lam) if isinstance(lam, Tensor) and lam.numel() == 1 else lam
-    p, group, slope = kernels.run_groups(op, scores.contiguous(), value)
-    assert slope is not None
-    return p, group, slope
+def _linearised(op: Any, scores: Tensor, lam: float | Tensor) -> Tensor:
+    """The map as the linear function that it is around its input, in plain torch.
+
+    For torch.func and forward mode, which cannot look into the registered op.
+    """
+    known = scores.detach()
+    fixed = lam.detach() if isinstance(lam, Tensor) else _as_tensor(lam, scores)
+    p, group, slope = op(known, fixed)
+    step = torch.where(known == -math.inf, 0.0, scores - known)
+    moved = jacobian_product(p, group, step)
+    if isinstance(lam, Tensor):
+        moved = moved + centred(p, slope * (lam - fixed)).to(p.dtype)
+    return p + moved
 
 
-class _Transformable(torch.autograd.Function):
-    """The door of torch.func's transforms and of forward mode; lam may be a number or a tensor."""
-
-    @staticmethod
-    def forward(scores: Tensor, lam: float | Tensor, op: str) -> _Found:
-        return _solve(op, scores, lam)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: _Found) -> None:
-        ctx.mark_non_differentiable(output[1], output[2])
-        saved = (*output, inputs[1]) if isinstance(inputs[1], Tensor) else output
-        ctx.save_for_backward(*saved)
-        ctx.save_for_forward(*saved)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        p, group, slope, *rest = ctx.saved_tensors
-        for_lam = _for_lam(p, slope, rest[0], grad) if ctx.needs_input_grad[1] else None
-        return jacobian_product(p, group, grad), for_lam, None
-
-    @staticmethod
-    def jvp(
-        ctx: Any, scores_tangent: Tensor | None, lam_tangent: Tensor | None, _: None
-    ) -> tuple[Tensor, None, None]:
-        p, group, slope, *_rest = ctx.saved_tensors
-        tangent = torch.zeros_like(p)
-        if scores_tangent is not None:
-            tangent = jacobian_product(p, group, scores_tangent)
-        if lam_tangent is not None:
-            tangent = tangent + centred(p, slope * lam_tangent)
-        return tangent.to(p.dtype), None, None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], scores: Tensor, lam: float | Tensor, op: str
-    ) -> tuple[_Found, tuple[int, int, int]]:
-        scores, lam = batch_in_front(info, in_dims, scores, lam)
-        return _Transformable.apply(scores, lam, op), (0, 0, 0)
+def _as_tensor(lam: float, scores: Tensor) -> Tensor:
+    return torch.full((), lam, dtype=torch.float64, device=scores.device)
 
 
 class _NumberPenalty(torch.autograd.Function):
@@ -161,12 +133,6 @@ class _NumberPenalty(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         p, group = ctx.saved_tensors
         return jacobian_product(p, group, grad), None, None
-
-
-def _for_lam(p: Tensor, slope: Tensor, lam: Tensor, grad: Tensor) -> Tensor:
-    """The gradient in lam, of its shape, from the one in p."""
-    moved = (centred(p, grad) * slope).sum(-1, keepdim=True)
-    return moved.sum_to_size(lam.shape).to(lam.dtype)
 
 
 def centred(p: Tensor, grad: Tensor) -> Tensor:
