@@ -55,7 +55,7 @@ def test_from_data_to_tables(tmp_path: Path, call, capsys) -> None:
     (row,) = (docs / "evidence_inflection.md").read_text().splitlines()[2:]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:2] == ["sparsemax", "softmax"] and cells[3] == "84.95" and cells[-1] == "2"
-    assert cells[2].startswith(f"{50 * sum(accuracies):.2f} ± ")
+    assert cells[2].startswith(f"{50 * sum(accuracies):.2f}\u00a0±\u00a0")
     assert cells[4] == f"{100 * together['measured']['accuracy']:.2f}"
 
     # What is done is not done again, and other settings are not taken for the same.

@@ -335,7 +335,8 @@ def main() -> None:
         ("speed", speed_table(found["speed"])),
     ):
         if len(lines) > 2:  # more than a head
-            (options.docs / f"evidence_{name}.md").write_text("\n".join(lines) + "\n")
+            text = "\n".join(lines).replace(" ± ", "\u00a0±\u00a0")  # on one line of a cell
+            (options.docs / f"evidence_{name}.md").write_text(text + "\n")
 
 
 if __name__ == "__main__":
