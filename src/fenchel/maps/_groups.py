@@ -109,7 +109,7 @@ def _linearised(op: Any, scores: Tensor, lam: float | Tensor) -> Tensor:
     known = scores.detach()
     fixed = lam.detach() if isinstance(lam, Tensor) else _as_tensor(lam, scores)
     p, group, slope = op(known, fixed)
-    step = torch.where(known == -math.inf, 0.0, scores - known)
+    step = torch.where(known.isfinite(), scores - known, 0.0)  # 0, with scores' derivative
     moved = jacobian_product(p, group, step)
     if isinstance(lam, Tensor):
         moved = moved + centred(p, slope * (lam - fixed)).to(p.dtype)
