@@ -94,6 +94,8 @@ MAPS = {
     )
 }
 
+GROUP_MAPS = {"fusedmax": fy.fusedmax, "oscarmax": fy.oscarmax}
+
 CASES = [
     pytest.param(m, param, id=m.name if param is None else f"{m.name}-{param:g}")
     for m in MAPS.values()

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fenchel import kernels
+from fenchel._checks import is_transformed
 from fenchel.attention._dense import attention_scores, dense_attention, weighted_values
 from fenchel.attention._op import attention_op
 from fenchel.attention._shapes import Attention, arrange
@@ -158,8 +158,7 @@ def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
 def _native_serves(at: Attention) -> bool:
     """Whether the core is there for these tensors, outside of torch.func and forward mode."""
     return (
-        not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
+        not is_transformed()
         and at.query.numel() * at.value.numel() > 0
         and kernels.choose_backend(at.query) == "native"
     )

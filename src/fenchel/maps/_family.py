@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_scores
+from fenchel._checks import FenchelError, check_scores, is_transformed
 from fenchel.kernels import _native
 
 Parameter = float | Tensor
@@ -72,13 +72,13 @@ class Family:
             transformed = torch._C._are_functorch_transforms_active()
             native = kernels.choose_backend(scores) == "native"
             if not transformed and (native or not self.fuses(parameter)):
-                return self.registered(scores, _as_tensor(parameter, scores), dim)
+                return self.registered(scores, as_tensor(parameter, scores), dim)
             return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():
             refuse_forward_over_forward(self.op)
             return self.function.apply(scores, parameter, dim)
         if _is_traced(scores) or _is_traced(parameter):
-            return self.registered(scores, _as_tensor(parameter, scores), dim)
+            return self.registered(scores, as_tensor(parameter, scores), dim)
         wants_grad = torch.is_grad_enabled() and (
             scores.requires_grad or (isinstance(parameter, Tensor) and parameter.requires_grad)
         )
@@ -142,12 +142,7 @@ def _gradients(
 
 def is_plain(x: Tensor) -> bool:
     """Whether x is an ordinary tensor that nothing but autograd's backward watches."""
-    return (
-        not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-        and not _is_traced(x)
-    )
+    return not torch.compiler.is_compiling() and not is_transformed() and not _is_traced(x)
 
 
 def native_backward_serves(p: Tensor, grad: Tensor) -> bool:
@@ -155,10 +150,9 @@ def native_backward_serves(p: Tensor, grad: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
         and not torch.is_grad_enabled()
-        and not torch._C._are_functorch_transforms_active()
+        and not is_transformed()
         and not torch._C._functorch.is_legacy_batchedtensor(grad)  # autograd.grad(is_grads_batched)
         and torch._C._len_torch_dispatch_stack() == 0
-        and forward_ad._current_level < 0
         and type(p) in _PLAIN
         and type(grad) in _PLAIN
         and grad.dtype == p.dtype
@@ -255,7 +249,7 @@ def _registered_op(
     return run
 
 
-def _as_tensor(parameter: Parameter, scores: Tensor) -> Tensor:
+def as_tensor(parameter: Parameter, scores: Tensor) -> Tensor:
     if isinstance(parameter, Tensor):
         return parameter
     return torch.full((), parameter, dtype=torch.float64, device=scores.device)

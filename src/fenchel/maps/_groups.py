@@ -17,7 +17,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores, is_transformed
 from fenchel.kernels import _native_groups
-from fenchel.maps._family import batch_in_front, is_plain, native_backward_serves
+from fenchel.maps._family import as_tensor, batch_in_front, is_plain, native_backward_serves
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
@@ -92,12 +92,10 @@ def apply(
         penalty = penalty.to(wide.device).movedim(dim, -1)
     if is_transformed():
         p = _linearised(op, wide, penalty)
-    elif isinstance(penalty, Tensor):
-        p = op(wide, penalty)[0]
-    elif is_plain(wide):
+    elif not isinstance(penalty, Tensor) and is_plain(wide):
         p = _NumberPenalty.apply(wide, penalty, name)
     else:
-        p = op(wide, _as_tensor(penalty, wide))[0]
+        p = op(wide, as_tensor(penalty, wide))[0]
     return p.movedim(-1, dim).to(dtype)
 
 
@@ -107,17 +105,13 @@ def _linearised(op: Any, scores: Tensor, lam: float | Tensor) -> Tensor:
     For torch.func and forward mode, which cannot look into the registered op.
     """
     known = scores.detach()
-    fixed = lam.detach() if isinstance(lam, Tensor) else _as_tensor(lam, scores)
+    fixed = as_tensor(lam, scores).detach()
     p, group, slope = op(known, fixed)
     step = torch.where(known.isfinite(), scores - known, 0.0)  # 0, with scores' derivative
     moved = jacobian_product(p, group, step)
     if isinstance(lam, Tensor):
         moved = moved + centred(p, slope * (lam - fixed)).to(p.dtype)
     return p + moved
-
-
-def _as_tensor(lam: float, scores: Tensor) -> Tensor:
-    return torch.full((), lam, dtype=torch.float64, device=scores.device)
 
 
 class _NumberPenalty(torch.autograd.Function):

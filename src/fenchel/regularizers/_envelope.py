@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from fenchel._checks import is_transformed
 
 
 def envelope(
@@ -33,8 +34,7 @@ def envelope(
     """
     if torch.compiler.is_compiling():
         return _Envelope.apply(value, scores, residual, parameter, slope)
-    transformed = torch._C._are_functorch_transforms_active()
-    if not transformed and forward_ad._current_level < 0:
+    if not is_transformed():
         wanted = scores.requires_grad or (parameter is not None and parameter.requires_grad)
         if not (wanted and torch.is_grad_enabled()):
             return value

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fenchel import kernels
+from fenchel._checks import is_transformed
 from fenchel.kernels import _native_nonzeros
 from fenchel.maps import entmax
 from fenchel.regularizers._target import IGNORED, one_hot
@@ -23,8 +23,7 @@ def native_serves(scores: Tensor, alpha: Parameter) -> bool:
     tensors = (scores, alpha) if isinstance(alpha, Tensor) else (scores,)
     return (
         not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
+        and not is_transformed()
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._get_tracing_state() is None
         and all(type(x) in _PLAIN and not x.is_meta for x in tensors)
@@ -74,9 +73,8 @@ def _is_plain(grad: Tensor) -> bool:
     return (
         type(grad) in _PLAIN
         and not torch._C._functorch.is_legacy_batchedtensor(grad)
-        and not torch._C._are_functorch_transforms_active()
+        and not is_transformed()
         and torch._C._len_torch_dispatch_stack() == 0
-        and forward_ad._current_level < 0
     )
 
 
