@@ -24,7 +24,7 @@ MAPS: dict[str, Map] = {
     "entmax(1.25)": lambda x: fy.entmax(x, 1.25),
     "entmax15": fy.entmax15,
     "sparsemax": fy.sparsemax,
-    "entmax(4)": lambda x: fy.entmax(x, 4),
+    "entmax(4)": lambda x: fy.entmax(x, alpha=4),
     "normmax(2)": fy.normmax,
     "sq_pnorm(1.5)": fy.sq_pnorm_max,
     "renyimax(.5)": fy.renyimax,

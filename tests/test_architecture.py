@@ -11,6 +11,7 @@ import fenchel
 
 LEVEL = {
     "_checks": 0,
+    "_expansion": 0,
     "_compat": 0,
     "_special": 0,
     "_gold": 1,

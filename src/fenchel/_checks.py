@@ -22,10 +22,13 @@ class FenchelError(ValueError):
     """A wrong argument. The message says what was expected, what came, and what to do."""
 
 
-def check_scores(name: str, scores: Any, dim: Any, label: str = "scores") -> int:
+def check_scores(
+    name: str, scores: Any, dim: Any, label: str = "scores", *, may_be_empty: bool = False
+) -> int:
     """Check ``scores`` and ``dim`` and return ``dim`` as a non-negative index.
 
     ``label`` is what messages call the tensor, for functions of something else than scores.
+    ``may_be_empty`` lets pass what torch.softmax lets pass: no entries along ``dim``, and a number.
     """
     if not isinstance(scores, Tensor):
         raise FenchelError(
@@ -43,7 +46,9 @@ def check_scores(name: str, scores: Any, dim: Any, label: str = "scores") -> int
             f"`{label}.to_dense()` or pad nested tensors."
         )
     rank = scores.dim()
-    if rank == 0:
+    if rank == 0 and may_be_empty:
+        rank = 1
+    elif rank == 0:
         raise FenchelError(
             f"{name}: expected `{label}` with at least one dimension, but got a 0-d tensor."
         )
@@ -55,12 +60,21 @@ def check_scores(name: str, scores: Any, dim: Any, label: str = "scores") -> int
         )
     if dim < 0:
         dim += rank
-    if scores.shape[dim] == 0:
+    if not may_be_empty and scores.shape[dim] == 0:
         raise FenchelError(
             f"{name}: expected at least one entry along `dim`, but `{label}` of shape "
             f"{tuple(scores.shape)} has none along dim {dim}."
         )
     return dim
+
+
+def check_wide(name: str, **tensors: Tensor) -> None:
+    """Check that tensors are float32 or float64: half precision is widened before."""
+    for label, x in tensors.items():
+        if x.dtype not in (torch.float32, torch.float64):
+            raise FenchelError(
+                f"{name}: expected `{label}` of dtype float32 or float64, but got {x.dtype}."
+            )
 
 
 def check_dim(name: str, dim: Any) -> int:
@@ -115,7 +129,7 @@ def check_parameter(
     Returns a Python float, or a tensor of the same rank as ``scores`` with size 1 along ``dim``.
     """
     if isinstance(value, Tensor):
-        return _check_parameter_tensor(name, label, value, scores, dim)
+        return check_parameter_tensor(name, label, value, scores, dim)
     return check_number(name, label, value, low, meaning, "a number or a torch.Tensor")
 
 
@@ -153,9 +167,10 @@ def _as_float(name: str, label: str, value: Any, kind: str) -> float:
         ) from None
 
 
-def _check_parameter_tensor(
+def check_parameter_tensor(
     name: str, label: str, value: Tensor, scores: Tensor, dim: int
 ) -> Tensor:
+    """Check a parameter with one value per row; it comes back in the rank of ``scores``."""
     if not value.is_floating_point():
         raise FenchelError(
             f"{name}: expected `{label}` of a floating dtype, but got {value.dtype}."
@@ -166,7 +181,7 @@ def _check_parameter_tensor(
             f"on {value.device}."
         )
     rows = list(scores.shape)
-    rows[dim] = 1
+    rows[dim : dim + 1] = [1] if rows else []
     if not _broadcasts_to(value.shape, rows):
         raise FenchelError(
             f"{name}: expected `{label}` broadcastable to {tuple(rows)} (one value a row: the "

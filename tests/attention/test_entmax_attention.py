@@ -33,10 +33,10 @@ def boolean_mask(*shape, rng):
 def test_like_dense_weights(alpha, is_causal, scale, rng):
     q, k, v = make(rng)
     kwargs = {"is_causal": is_causal, "scale": scale}
-    got = fy.entmax_attention(q, k, v, alpha, **kwargs)
+    got = fy.entmax_attention(q, k, v, alpha=alpha, **kwargs)
     assert_same(got, composed(q, k, v, alpha, **kwargs), (q, k, v))
     with torch.no_grad():
-        assert torch.equal(fy.entmax_attention(q, k, v, alpha, **kwargs), got)
+        assert torch.equal(fy.entmax_attention(q, k, v, alpha=alpha, **kwargs), got)
 
 
 @alphas
@@ -44,7 +44,7 @@ def test_like_dense_weights(alpha, is_causal, scale, rng):
 def test_boolean_masks(alpha, shape, rng):
     q, k, v = make(rng)
     mask = boolean_mask(*shape, rng=rng)
-    got = fy.entmax_attention(q, k, v, alpha, mask)
+    got = fy.entmax_attention(q, k, v, mask, alpha=alpha)
     assert_same(got, composed(q, k, v, alpha, mask), (q, k, v))
 
 
@@ -60,7 +60,7 @@ def test_floating_masks(alpha, shape, learned, rng):
         mask.masked_fill_(~boolean_mask(*shape, rng=rng), -math.inf)
     mask.requires_grad_(learned)
     inputs = (q, k, v, mask) if learned else (q, k, v)
-    got = fy.entmax_attention(q, k, v, alpha, mask)
+    got = fy.entmax_attention(q, k, v, mask, alpha=alpha)
     assert_same(got, composed(q, k, v, alpha, mask), inputs)
 
 
@@ -73,10 +73,10 @@ def test_learned_alpha(alpha, shape, rng):
     if alpha < math.inf and len(shape) > 0:
         learned += torch.rand(shape, generator=rng)
     learned.requires_grad_()
-    got = fy.entmax_attention(q, k, v, learned, is_causal=is_causal)
+    got = fy.entmax_attention(q, k, v, alpha=learned, is_causal=is_causal)
     wanted = composed(q, k, v, learned, is_causal=is_causal)
     assert_same(got, wanted, (q, k, v, learned))
-    frozen = fy.entmax_attention(q.detach(), k.detach(), v.detach(), learned, is_causal=is_causal)
+    frozen = fy.entmax_attention(q.detach(), k.detach(), v.detach(), alpha=learned, is_causal=is_causal)
     assert torch.equal(gradients(frozen, (learned,))[0], gradients(got, (learned,))[0])
 
 
@@ -96,20 +96,20 @@ def test_learned_alpha_and_mask_in_other_dimensions(lead, of_alpha, of_mask, rng
     q, k, v = make(rng, lead)
     alpha = (1 + torch.rand(of_alpha, generator=rng).double()).requires_grad_()
     mask = randn(*of_mask, rng=rng).requires_grad_()
-    got = fy.entmax_attention(q, k, v, alpha, mask)
+    got = fy.entmax_attention(q, k, v, mask, alpha=alpha)
     assert_same(got, composed(q, k, v, alpha, mask), (q, k, v, alpha, mask))
 
 
 def test_learned_alpha_against_finite_differences(rng):
     q, k, v = (x.detach() for x in make(rng))
     alpha = torch.tensor([1.2, 1.5, 2.0], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda a: fy.entmax_attention(q, k, v, a), alpha)
+    assert torch.autograd.gradcheck(lambda a: fy.entmax_attention(q, k, v, alpha=a), alpha)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.3, 1.5, 2.0])
 def test_gradcheck(alpha, rng):
     inputs = make(rng, lead=(1, 2), queries=3, keys=4, d=3, d_value=2, scale=0.5)
-    assert torch.autograd.gradcheck(lambda *x: fy.entmax_attention(*x, alpha), inputs)
+    assert torch.autograd.gradcheck(lambda *x: fy.entmax_attention(*x, alpha=alpha), inputs)
 
 
 # -- torch's own, at alpha = 1 -----------------------------------------------
@@ -121,7 +121,7 @@ def test_gradcheck(alpha, rng):
 def test_like_torch(lead, is_causal, scale, queries, keys, rng):
     q, k, v = make(rng, lead, queries, keys)
     kwargs = {"is_causal": is_causal, "scale": scale}
-    got = fy.entmax_attention(q, k, v, 1.0, **kwargs)
+    got = fy.entmax_attention(q, k, v, alpha=1.0, **kwargs)
     assert_same(got, SDPA(q, k, v, **kwargs), (q, k, v))
 
 
@@ -134,7 +134,7 @@ def test_masks_like_torch(lead, kind, whole, rng):
     mask = boolean_mask(*shape, rng=rng) if kind == "bool" else randn(*shape, rng=rng)
     if kind == "bool":
         mask[..., 0] = True  # without a key, torch's answer is its own
-    got = fy.entmax_attention(q, k, v, 1.0, attn_mask=mask)
+    got = fy.entmax_attention(q, k, v, alpha=1.0, attn_mask=mask)
     assert_same(got, SDPA(q, k, v, attn_mask=mask), (q, k, v))
 
 
@@ -146,7 +146,7 @@ def test_groups_of_heads(lead, kv_heads, is_causal, alpha, rng):
     q, _, _ = make(rng, (*lead, 4))
     _, k, v = make(rng, (*lead, kv_heads))
     kwargs = {"is_causal": is_causal, "enable_gqa": True}
-    got = fy.entmax_attention(q, k, v, alpha, **kwargs)
+    got = fy.entmax_attention(q, k, v, alpha=alpha, **kwargs)
     assert_same(got, composed(q, k, v, alpha, **kwargs), (q, k, v))
     if alpha == 1 and len(lead) == 1:
         assert_same(got, SDPA(q, k, v, **kwargs), (q, k, v))
@@ -157,7 +157,7 @@ def test_groups_of_heads_with_mask_and_alpha(rng):
     _, k, v = make(rng, (2, 2))
     mask = randn(4, 7, 9, rng=rng).requires_grad_()
     alpha = torch.tensor([1.0, 1.3, 1.7, 2.0], dtype=torch.float64, requires_grad=True)
-    got = fy.entmax_attention(q, k, v, alpha, mask, enable_gqa=True)
+    got = fy.entmax_attention(q, k, v, mask, alpha=alpha, enable_gqa=True)
     wanted = composed(q, k, v, alpha, mask, enable_gqa=True)
     assert_same(got, wanted, (q, k, v, mask, alpha))
 
@@ -188,7 +188,7 @@ def test_lengths(queries, keys, is_causal, rng):
 @pytest.mark.parametrize("keys", [1000, 5000])
 def test_one_query_against_a_long_cache(alpha, keys, rng):
     q, k, v = make(rng, (2, 4), 1, keys, 16, 16)
-    got = fy.entmax_attention(q, k, v, alpha)
+    got = fy.entmax_attention(q, k, v, alpha=alpha)
     assert_same(got, composed(q, k, v, alpha), (q, k, v))
 
 
@@ -205,7 +205,7 @@ def test_empty(lead, queries, d_value, is_causal, rng):
     with torch.no_grad():
         assert fy.entmax_attention(q, k, v).shape == got.shape
     alpha = torch.full((lead[-1],), 1.5)
-    assert fy.entmax_attention(q, k, v, alpha).shape == got.shape
+    assert fy.entmax_attention(q, k, v, alpha=alpha).shape == got.shape
 
 
 # -- masks, NaN, layouts -----------------------------------------------------
@@ -220,14 +220,14 @@ def test_a_query_that_may_look_nowhere(alpha, kind, rng):
     if kind == "float":
         mask = torch.zeros(7, 9, dtype=torch.float64).masked_fill(~mask, -math.inf)
     learned = torch.full((3,), alpha, dtype=torch.float64, requires_grad=True)
-    got = fy.entmax_attention(q, k, v, learned, mask)
+    got = fy.entmax_attention(q, k, v, mask, alpha=learned)
     assert (got[..., 2, :] == 0).all()
     for grad in torch.autograd.grad(got[..., 2, :].sum(), (q, k, v, learned), retain_graph=True):
         assert (grad == 0).all()
     (grad,) = torch.autograd.grad(got.sum(), q)
     assert (grad[..., 2, :] == 0).all()
     none = torch.zeros(7, 9, dtype=torch.bool)
-    assert (fy.entmax_attention(q, k, v, alpha, none) == 0).all()
+    assert (fy.entmax_attention(q, k, v, none, alpha=alpha) == 0).all()
 
 
 @alphas
@@ -235,14 +235,14 @@ def test_a_query_that_may_look_nowhere(alpha, kind, rng):
 def test_a_bad_query_spoils_only_itself(alpha, bad, rng):
     q, k, v = make(rng)
     with torch.no_grad():
-        wanted = fy.entmax_attention(q, k, v, alpha)
+        wanted = fy.entmax_attention(q, k, v, alpha=alpha)
         q[1, 2, 3] = bad
-        got = fy.entmax_attention(q, k, v, alpha)
+        got = fy.entmax_attention(q, k, v, alpha=alpha)
     spoilt = torch.zeros(2, 3, 7, dtype=torch.bool)
     spoilt[1, 2, 3] = True
     assert got[spoilt].isnan().all()
     assert torch.equal(got[~spoilt], wanted[~spoilt])
-    learning = fy.entmax_attention(q, k, v, alpha)
+    learning = fy.entmax_attention(q, k, v, alpha=alpha)
     assert torch.equal(learning[~spoilt], wanted[~spoilt])
 
 
@@ -270,7 +270,7 @@ def test_layouts(alpha, rng):
     for given in (turned, mixed, wide):
         given = [x.requires_grad_() for x in given]
         assert not any(x.is_contiguous() for x in given)
-        got = fy.entmax_attention(*given, alpha, mask)
+        got = fy.entmax_attention(*given, mask, alpha=alpha)
         torch.testing.assert_close(got, wanted, atol=1e-12, rtol=1e-12)
         torch.testing.assert_close(
             gradients(got, given), gradients(wanted, plain), atol=1e-12, rtol=1e-12

@@ -23,7 +23,7 @@ alphas = pytest.mark.parametrize("alpha", ALPHAS)
 def test_long_sequences_in_float32(alpha, is_causal, rng):
     q, k, v = make(rng, (1, 1), 3000, 3000, 64, 64, dtype=torch.float32, scale=1.0)
     with torch.no_grad():
-        got = fy.entmax_attention(q, k, v, alpha, is_causal=is_causal)
+        got = fy.entmax_attention(q, k, v, alpha=alpha, is_causal=is_causal)
         rows = torch.tensor([0, 1, 7, 8, 63, 64, 1500, 2998, 2999])
         seen = torch.arange(3000) <= rows[:, None] if is_causal else None
         wanted = composed(q[:, :, rows].double(), k.double(), v.double(), alpha, seen)
@@ -34,7 +34,7 @@ def test_long_sequences_in_float32(alpha, is_causal, rng):
 def test_gradients_in_float32(alpha, backend, rng):
     inputs = make(rng, (2, 2), 60, 70, 16, 16, dtype=torch.float32, scale=1.0)
     wide = [x.detach().double().requires_grad_() for x in inputs]
-    got = gradients(fy.entmax_attention(*inputs, alpha), inputs)
+    got = gradients(fy.entmax_attention(*inputs, alpha=alpha), inputs)
     for mine, theirs in zip(got, gradients(composed(*wide, alpha), wide), strict=True):
         torch.testing.assert_close(mine.double(), theirs, atol=1e-5, rtol=1e-5)
 
@@ -63,7 +63,7 @@ def test_half_is_computed_in_float32(dtype, kind, backend, rng):
 def test_autocast_like_torch(dtype, backend, rng):
     inputs = make(rng, d_value=5, dtype=dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        got, theirs = fy.entmax_attention(*inputs, 1.0), SDPA(*inputs)
+        got, theirs = fy.entmax_attention(*inputs, alpha=1.0), SDPA(*inputs)
     assert got.dtype == theirs.dtype
     # bfloat16 has 8 bits: torch rounds the weights to it before the product, we do not.
     torch.testing.assert_close(got, theirs, atol=2e-2, rtol=2e-2)
@@ -76,8 +76,8 @@ def test_autocast_takes_mixed_dtypes(backend, rng):
     q, k, v = make(rng, dtype=torch.float32)
     mask = randn(7, 9, rng=rng, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = fy.entmax_attention(q, k.bfloat16(), v, 1.5, mask)
-    wanted = fy.entmax_attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), 1.5, mask)
+        got = fy.entmax_attention(q, k.bfloat16(), v, mask, alpha=1.5)
+    wanted = fy.entmax_attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), mask, alpha=1.5)
     assert torch.equal(got, wanted)
 
 
@@ -89,7 +89,7 @@ def test_dropout_averages_out(alpha, backend, rng):
     torch.manual_seed(0)
     q, k, v = (x.detach() for x in make(rng, (1, 2), 5, 9))
     many = [x.expand(4000, *x.shape[1:]) for x in (q, k, v)]
-    got = fy.entmax_attention(*many, alpha, dropout_p=0.3)
+    got = fy.entmax_attention(*many, alpha=alpha, dropout_p=0.3)
     wanted = composed(q, k, v, alpha)
     p = weights_of(q, k, alpha)
     spread = ((p.square() @ v.square()) * 0.3 / 0.7 / 4000).sqrt()  # of the mean
@@ -101,7 +101,7 @@ def test_dropout_drops_its_share_and_rescales(backend, rng):
     torch.manual_seed(0)
     q = torch.zeros(1, 1, 500, 4)
     k, v = torch.zeros(1, 1, 40, 4), torch.eye(40)[None, None]
-    p = fy.entmax_attention(q, k, v, 1.5, dropout_p=0.25)
+    p = fy.entmax_attention(q, k, v, alpha=1.5, dropout_p=0.25)
     kept = p > 0
     assert abs(kept.float().mean() - 0.75) < 0.02
     torch.testing.assert_close(p[kept], torch.full_like(p[kept], 1 / 40 / 0.75))
@@ -128,7 +128,7 @@ def test_gradients_follow_the_drawn_mask(with_mask, backend, rng):
 
     def f(q, k, v, alpha, mask):
         torch.manual_seed(7)
-        return fy.entmax_attention(q, k, v, alpha, mask, dropout_p=0.4)
+        return fy.entmax_attention(q, k, v, mask, alpha=alpha, dropout_p=0.4)
 
     assert torch.autograd.gradcheck(f, (q, k, v, alpha, mask))
 
@@ -177,7 +177,7 @@ def test_nothing_is_kept_without_gradients(rng):
         pytest.skip("the reference has dense weights")
     q, k, v = (x.detach() for x in make(rng, (1, 1), 512, 512, 4, 4))
     with LargestTensor() as watched:
-        fy.entmax_attention(q, k, v, 1.0)
+        fy.entmax_attention(q, k, v, alpha=1.0)
     assert watched.entries <= 512 * 4
 
 
@@ -187,17 +187,17 @@ def test_a_row_does_not_depend_on_its_batch(alpha, rng):
     if fy.backends().active != "native":
         pytest.skip("torch's products depend on the shapes")
     q, k, v = make(rng, (3, 2), 21, 30, 16, 16, dtype=torch.float32)
-    out = fy.entmax_attention(q, k, v, alpha)
+    out = fy.entmax_attention(q, k, v, alpha=alpha)
     grads = gradients(out, (q, k, v))
     whole = torch.linspace(-1, 2, out.numel()).sin().view_as(out)
     for b, h in [(0, 0), (2, 1)]:
         part = [x.detach()[b : b + 1, h : h + 1].clone().requires_grad_() for x in (q, k, v)]
-        alone = fy.entmax_attention(*part, alpha)
+        alone = fy.entmax_attention(*part, alpha=alpha)
         assert torch.equal(alone[0, 0], out[b, h])
         own = torch.autograd.grad(alone, part, whole[b : b + 1, h : h + 1])
         for mine, theirs in zip(own, grads, strict=True):
             assert torch.equal(mine[0, 0], theirs[b, h])
-    few = fy.entmax_attention(q[:, :, 5:14], k, v, alpha)
+    few = fy.entmax_attention(q[:, :, 5:14], k, v, alpha=alpha)
     assert torch.equal(few, out[:, :, 5:14])
 
 
@@ -211,9 +211,9 @@ def test_threads_change_no_digit(alpha, heads, threads, rng):
     results = []
     for count in (1, 2, 3, 5):
         threads(count)
-        out = fy.entmax_attention(q, k, v, learned, is_causal=True)
+        out = fy.entmax_attention(q, k, v, alpha=learned, is_causal=True)
         torch.manual_seed(3)
-        dropped = fy.entmax_attention(q, k, v, learned, dropout_p=0.2)
+        dropped = fy.entmax_attention(q, k, v, alpha=learned, dropout_p=0.2)
         results.append([out, dropped, *gradients(out + dropped, (q, k, v, learned))])
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))

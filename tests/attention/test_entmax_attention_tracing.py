@@ -17,7 +17,7 @@ alphas = pytest.mark.parametrize("alpha", ALPHAS)
 def transposed(q, k, v, alpha, **kwargs):
     """As models call it: heads out of the middle, and back."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return fy.entmax_attention(q, k, v, alpha, **kwargs).transpose(1, 2)
+    return fy.entmax_attention(q, k, v, alpha=alpha, **kwargs).transpose(1, 2)
 
 
 def assert_compiles(function, inputs, **kwargs):
@@ -48,7 +48,7 @@ def test_compile_with_a_learned_mask(backend, rng):
     q, k, v = make(rng)
     mask = randn(3, 7, 9, rng=rng).requires_grad_()
     assert_compiles(
-        lambda *x: fy.entmax_attention(*x[:3], 1.5, x[3]), (q, k, v, mask), backend="aot_eager"
+        lambda *x: fy.entmax_attention(*x[:3], x[3], alpha=1.5), (q, k, v, mask), backend="aot_eager"
     )
 
 
@@ -98,7 +98,7 @@ def test_func(alpha, is_causal, backend, rng):
     q, k, v = (x.detach() for x in make(rng, (2, 3), 4, 5))
 
     def f(q, k, v):
-        return fy.entmax_attention(q, k, v, alpha, is_causal=is_causal)
+        return fy.entmax_attention(q, k, v, alpha=alpha, is_causal=is_causal)
 
     wanted = f(q, k, v)
     torch.testing.assert_close(torch.func.vmap(f)(q, k, v), wanted)
@@ -122,7 +122,7 @@ def test_func(alpha, is_causal, backend, rng):
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
 def test_second_derivatives(alpha, backend, rng):
     q, k, v = make(rng, (1, 1), 2, 3, 2, 2, scale=0.3)
-    assert torch.autograd.gradgradcheck(lambda *x: fy.entmax_attention(*x, alpha), (q, k, v))
+    assert torch.autograd.gradgradcheck(lambda *x: fy.entmax_attention(*x, alpha=alpha), (q, k, v))
 
 
 def test_second_derivatives_in_alpha_and_mask(backend, rng):
@@ -132,7 +132,7 @@ def test_second_derivatives_in_alpha_and_mask(backend, rng):
     mask = randn(2, 3, rng=rng, scale=0.1).requires_grad_()
 
     def f(q, v, alpha, mask):
-        return fy.entmax_attention(q, k, v, alpha, mask)
+        return fy.entmax_attention(q, k, v, mask, alpha=alpha)
 
     assert torch.autograd.gradgradcheck(f, (q, v, alpha, mask))
 

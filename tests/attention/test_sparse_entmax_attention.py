@@ -33,9 +33,9 @@ def test_heads_masks_and_groups(rng):
     alpha = torch.tensor([1.2, 1.5, 1.8, 2.0])
     mask = torch.rand(2, 1, 5, 7, generator=rng) > 0.5
     mask[0, 0, 2] = False  # a query that may look nowhere
-    out, weights = fy.sparse_entmax_attention(q, k, v, alpha, mask, enable_gqa=True)
+    out, weights = fy.sparse_entmax_attention(q, k, v, mask, alpha=alpha, enable_gqa=True)
     torch.testing.assert_close(
-        out, fy.entmax_attention(q, k, v, alpha, mask, enable_gqa=True), atol=1e-14, rtol=1e-14
+        out, fy.entmax_attention(q, k, v, mask, alpha=alpha, enable_gqa=True), atol=1e-14, rtol=1e-14
     )
     dense = weights.to_dense()
     assert (dense[~mask.expand_as(dense)] == 0).all()

@@ -204,6 +204,25 @@ def test_empty_batch(map_, param, dtype):
 
 @every_case
 @every_dtype
+def test_numbers_and_rows_without_entries(map_, param, dtype):
+    """As torch.softmax takes them."""
+    x = torch.tensor(3.7, dtype=dtype, requires_grad=True)
+    for kwargs in ({}, {"dim": 0}, {"dim": -1}, {"mask": torch.tensor(True)}):
+        p = map_(x, None if map_.name == "budget" else param, **kwargs)
+        assert p.shape == () and p.dtype == dtype and float(p.detach()) == 1
+        (g,) = torch.autograd.grad(p, x)
+        assert float(g) == 0
+    assert float(map_(x, None if map_.name == "budget" else param, mask=torch.tensor(False))) == 0
+    for shape, dim in (((2, 0), -1), ((0,), 0), ((0, 3), 0)):
+        x = torch.empty(shape, dtype=dtype, requires_grad=True)
+        p = map_(x, 0 if map_.name == "budget" else param, dim=dim)
+        assert p.shape == shape and p.dtype == dtype
+        p.sum().backward()
+        assert x.grad is not None and x.grad.shape == shape
+
+
+@every_case
+@every_dtype
 def test_single_entry(map_, param, dtype):
     x = torch.tensor([[3.7], [-1e4], [0.0]], dtype=dtype)
     expected = torch.full((3, 1), map_.total(1, param), dtype=dtype)

@@ -41,10 +41,6 @@ WRONG = {
         "expected dense `scores`, but got layout torch.sparse_coo; convert with "
         "`scores.to_dense()` or pad nested tensors.",
     ),
-    "0-d": (
-        lambda m: m(torch.tensor(1.0)),
-        "expected `scores` with at least one dimension, but got a 0-d tensor.",
-    ),
     "dim too large": (
         lambda m: m(X, dim=2),
         "expected `dim` in [-2, 1] for `scores` of shape (2, 3), but got 2.",
@@ -55,10 +51,9 @@ WRONG = {
     ),
     "dim not an int": (lambda m: m(X, dim=1.0), "expected `dim` to be an int, but got 1.0."),
     "dim None": (lambda m: m(X, dim=None), "expected `dim` to be an int, but got None."),
-    "empty rows": (
-        lambda m: m(torch.zeros(2, 0)),
-        "expected at least one entry along `dim`, but `scores` of shape (2, 0) has none along "
-        "dim 1.",
+    "dim of a number": (
+        lambda m: m(torch.tensor(1.0), dim=1),
+        "expected `dim` in [-1, 0] for `scores` of shape (), but got 1.",
     ),
     "mask dtype": (
         lambda m: m(X, mask=torch.ones(2, 3)),

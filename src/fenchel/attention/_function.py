@@ -8,7 +8,12 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import is_transformed
-from fenchel.attention._dense import attention_scores, dense_attention, weighted_values
+from fenchel.attention._dense import (
+    attention_scores,
+    dense_attention,
+    weighted_values,
+    without_unseen,
+)
 from fenchel.attention._op import attention_op
 from fenchel.attention._shapes import Attention, arrange
 from fenchel.kernels import _native_attention
@@ -19,14 +24,15 @@ def entmax_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    alpha: float | Tensor = 1.5,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
+    alpha: float | Tensor = 1.5,
 ) -> Tensor:
-    r"""Attention with sparse weights, in the place of ``F.scaled_dot_product_attention``.
+    r"""Attention with sparse weights, with the arguments of ``F.scaled_dot_product_attention``.
 
     .. math:: \operatorname{entmax}_\alpha(s \, Q K^\top + M) \, V
 
@@ -36,11 +42,10 @@ def entmax_attention(
     zeros.
 
     Args:
-        query: shape (…, heads, L, d).
+        query: shape (…, heads, L, d). The dimensions in front of (L, d), (S, d) and (S, d_v)
+            broadcast against each other.
         key: shape (…, heads, S, d).
         value: shape (…, heads, S, d_v).
-        alpha: a number in [1, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
-            broadcastable to (…, heads, 1, 1), with gradient.
         attn_mask: broadcastable to (…, heads, L, S); boolean, True where a query may look, or
             floating and added to the scores.
         dropout_p: share of the weights that are dropped. As in torch, also outside of training:
@@ -48,6 +53,8 @@ def entmax_attention(
         is_causal: whether query i sees keys 0 to i only.
         scale: what scores are multiplied by; by default 1/√d.
         enable_gqa: whether groups of query heads share a head of keys and values.
+        alpha: a number in [1, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
+            broadcastable to (…, heads, 1, 1), with gradient.
 
     Returns:
         Shape (…, heads, L, d_v).
@@ -74,18 +81,19 @@ def entmax_attention(
         scale,
         enable_gqa,
     )
-    return _attend(at, dropout_p, is_causal).reshape(at.shape).to(at.dtype)
+    return _attend(at, dropout_p, bool(is_causal)).reshape(at.shape).to(at.dtype)
 
 
 def sparse_entmax_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    alpha: float | Tensor = 1.5,
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
+    alpha: float | Tensor = 1.5,
 ) -> tuple[Tensor, SparseRows]:
     r"""The output of :func:`entmax_attention` and its weights, without gradient, for analysis.
 
@@ -93,11 +101,11 @@ def sparse_entmax_attention(
         query: shape (…, heads, L, d).
         key: shape (…, heads, S, d).
         value: shape (…, heads, S, d_v).
-        alpha: a number in [1, ∞], or a tensor with one a head.
         attn_mask: broadcastable to (…, heads, L, S), boolean (True = look) or added.
         is_causal: whether query i sees keys 0 to i only.
         scale: what scores are multiplied by; by default 1/√d.
         enable_gqa: whether groups of query heads share a head of keys and values.
+        alpha: a number in [1, ∞], or a tensor with one a head.
 
     Returns:
         The output, shape (…, heads, L, d_v), and the weights: rows of shape (…, heads, L) over
@@ -111,6 +119,7 @@ def sparse_entmax_attention(
     """
     name = "sparse_entmax_attention"
     at = arrange(name, query, key, value, alpha, attn_mask, 0.0, is_causal, scale, enable_gqa)
+    is_causal = bool(is_causal)
     with torch.no_grad():
         if _native_serves(at):
             found = attention_op(
@@ -122,7 +131,7 @@ def sparse_entmax_attention(
             scores = attention_scores(at.query, at.key, at.mask, is_causal, at.scale)
             head_alpha = at.alpha[..., None, None] if at.alpha.dim() == 2 else at.alpha
             p = entmax(scores, head_alpha)
-            out = weighted_values(p, at.value)
+            out = weighted_values(p, *without_unseen(at.mask, at.query, at.value))
             inside = p != 0
             sizes, indices, values = inside.sum(-1), inside.nonzero()[:, -1], p[inside]
     sizes = sizes.reshape(at.shape[:-1])
@@ -139,13 +148,15 @@ def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
             )
     inputs = (at.query, at.key, at.value, at.alpha, at.mask)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    if learning or dropout_p > 0 or torch.compiler.is_compiling():
+    traced = torch.compiler.is_compiling() or kernels.is_captured()
+    if learning or dropout_p > 0 or traced or not kernels.have_memory(*inputs):
         return attention_op(
             at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
         )[0]
-    query, key, value = (x.detach().contiguous() for x in (at.query, at.key, at.value))
-    wide = at.alpha.detach().double().contiguous()
-    return _native_attention.attention_output(query, key, value, at.mask, wide, is_causal, at.scale)
+    query, key, value = (x.detach() for x in (at.query, at.key, at.value))
+    return _native_attention.attention_output(
+        query, key, value, at.mask, at.alpha, is_causal, at.scale
+    )
 
 
 def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:

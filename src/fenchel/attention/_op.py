@@ -1,4 +1,8 @@
-"""Entmax attention on the native core as a torch op: it keeps the nonzeros of the weights."""
+"""Entmax attention on the native core as a torch op: it keeps the nonzeros of the weights.
+
+The ops check what they are given as the public function does: a saved graph, a pass of a compiler
+or a user may call them with anything.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel import kernels
 from fenchel._checks import FenchelError
 from fenchel.attention._dense import dense_attention
+from fenchel.attention._operands import check_alpha, check_operands, expand_mask
 from fenchel.kernels import _native_attention as native
 from fenchel.kernels._native_attention import Weights
 
+_NAME = "entmax_attention"
 _Forward = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -30,7 +37,7 @@ def attention_op(
 
     Queries, keys and values are (batch, heads, length, width), alpha (1,) or (batch, heads).
     """
-    query, key, value = (x.contiguous() for x in (query, key, value))
+    mask = _check(query, key, value, mask, alpha, dropout_p)
     wide = alpha.detach().double().contiguous()
     factor = query.new_empty(0)
     if dropout_p == 0:
@@ -56,6 +63,7 @@ def _(
     is_causal: bool,
     scale: float,
 ) -> _Forward:
+    _check(query, key, value, mask, alpha, dropout_p)
     nnz = torch.library.get_ctx().new_dynamic_size()
     batch, heads, queries, _ = query.shape
     return (
@@ -65,6 +73,22 @@ def _(
         query.new_empty(nnz),
         query.new_empty(nnz if dropout_p > 0 else 0),
     )
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    alpha: Tensor,
+    dropout_p: float,
+) -> Tensor | None:
+    """Check all arguments by their metadata; the mask comes back expanded."""
+    check_operands(_NAME, query, key, value)
+    check_alpha(_NAME, alpha, query)
+    if not 0 <= dropout_p <= 1:
+        raise FenchelError(f"{_NAME}: `dropout_p` must be in [0, 1]; got {dropout_p!r}.")
+    return expand_mask(_NAME, mask, query, key)
 
 
 @torch.library.custom_op("fenchel::entmax_attention_backward", mutates_args=())
@@ -82,13 +106,20 @@ def _gradients(
     with_alpha: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients in query, key, value, the listed scores, and alpha (one a row, if wanted)."""
-    query, key, value, grad = (x.contiguous() for x in (query, key, value, grad))
+    _check_backward(grad, query, key, value, alpha, starts, indices, values, factor)
+    rows = query.shape[0] * query.shape[1] * query.shape[2]
+    kernels.check_lists(_NAME, starts, indices, values, rows, key.shape[2])
+    if factor.shape != values.shape and tuple(factor.shape) != (0,):
+        raise FenchelError(
+            f"{_NAME}: expected no factor of dropout or one per weight, but got "
+            f"{tuple(factor.shape)} for {tuple(values.shape)}."
+        )
     *gradients, for_alpha = native.attention_backward(
         query,
         key,
         value,
         grad,
-        alpha.detach().double().contiguous(),
+        alpha,
         scale,
         Weights(starts, indices, values),
         factor if factor.numel() else None,
@@ -112,9 +143,35 @@ def _(
     factor: Tensor,
     with_alpha: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _check_backward(grad, query, key, value, alpha, starts, indices, values, factor)
     rows = query.shape[:3] if with_alpha else (0,)
     gradients = (x.new_empty(x.shape) for x in (query, key, value, values))
     return *gradients, grad.new_empty(rows, dtype=torch.float64)  # type: ignore[return-value]
+
+
+def _check_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alpha: Tensor,
+    starts: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    factor: Tensor,
+) -> None:
+    check_operands(_NAME, query, key, value)
+    check_alpha(_NAME, alpha, query)
+    rows = query.shape[0] * query.shape[1] * query.shape[2]
+    kernels.check_list_shapes(_NAME, starts, indices, values, rows)
+    expected = (*query.shape[:3], value.shape[3])
+    same = grad.dtype == values.dtype == factor.dtype == query.dtype
+    if tuple(grad.shape) != expected or not same or grad.device != query.device:
+        raise FenchelError(
+            f"{_NAME}: expected the gradient of the output to be {query.dtype} of shape "
+            f"{expected}, and weights of that dtype, but got {grad.dtype} of shape "
+            f"{tuple(grad.shape)} and {values.dtype}."
+        )
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: _Forward) -> None:
@@ -154,7 +211,7 @@ def _gradient_of_mask(
     total = scores.shape[0]  # len() would ask torch.compile for a number
     row = torch.arange(dense.shape[0]).repeat_interleave(starts.diff(), output_size=total)
     dense.index_put_((row, indices.long()), scores)
-    return dense.reshape(*query.shape[:3], key.shape[2])
+    return dense.reshape(*query.shape[:3], key.shape[2]).sum_to_size(mask.shape)
 
 
 def _twice_differentiable(

@@ -43,9 +43,8 @@ def arrange(
     """Check the arguments and bring them to four dimensions."""
     query, key, value = (_autocast(x) for x in (query, key, value))
     _check_tensors(name, query, key, value)
-    for label, flag in (("is_causal", is_causal), ("enable_gqa", enable_gqa)):
-        if not isinstance(flag, bool):
-            raise FenchelError(f"{name}: expected `{label}` to be a bool, but got {flag!r}.")
+    is_causal = _check_flag(name, "is_causal", is_causal)
+    enable_gqa = _check_flag(name, "enable_gqa", enable_gqa)
     if not 0 <= check_number(name, "dropout_p", dropout_p, 0.0, "(and at most 1)") <= 1:
         raise FenchelError(f"{name}: `dropout_p` must be in [0, 1]; got {dropout_p!r}.")
     if is_causal and attn_mask is not None:
@@ -56,6 +55,7 @@ def arrange(
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     scale = check_number(name, "scale", scale, -math.inf, "(and not NaN)")
+    query, key, value = _one_lead(name, query, key, value, enable_gqa)
     shape = (*query.shape[:-1], value.shape[-1])
     query, key, value = (_at_least_4d(x) for x in (query, key, value))
     lead = _lead(name, query, key, value, enable_gqa)
@@ -114,6 +114,40 @@ def _check_tensors(name: str, query: Any, key: Any, value: Any) -> None:
         )
 
 
+def _check_flag(name: str, label: str, flag: Any) -> bool:
+    """A bool, or a tensor of one: torch.jit.trace makes comparisons of sizes into such."""
+    if isinstance(flag, Tensor) and flag.dtype == torch.bool and flag.numel() == 1:
+        return bool(flag)
+    if not isinstance(flag, bool):
+        raise FenchelError(f"{name}: expected `{label}` to be a bool, but got {flag!r}.")
+    return flag
+
+
+def _one_lead(
+    name: str, query: Tensor, key: Tensor, value: Tensor, gqa: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values with one shape in front of (length, width), as torch broadcasts.
+
+    With ``gqa`` heads differ, and only what is in front of them broadcasts.
+    """
+    axes = 3 if gqa and min(x.dim() for x in (query, key, value)) > 2 else 2
+    tensors = (query, key, value)
+    leads = [tuple(x.shape[:-axes]) for x in tensors]
+    if all(lead == leads[0] for lead in leads):
+        return tensors
+    try:
+        shape = torch.broadcast_shapes(*leads)
+    except RuntimeError:
+        fewer = key.dim() > 2 and query.dim() > 2 and key.shape[-3] < query.shape[-3]
+        remedy = "; with fewer heads of keys use enable_gqa=True" if fewer and not gqa else ""
+        raise FenchelError(
+            f"{name}: expected shapes in front of (length, width) that broadcast, but got "
+            f"{[tuple(x.shape[:-2]) for x in tensors]}{remedy}."
+        ) from None
+    query, key, value = (x.expand(*shape, *x.shape[-axes:]) for x in tensors)
+    return query, key, value
+
+
 def _at_least_4d(x: Tensor) -> Tensor:
     return x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) if x.dim() < 4 else x
 
@@ -121,25 +155,12 @@ def _at_least_4d(x: Tensor) -> Tensor:
 def _lead(name: str, query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> tuple[int, ...]:
     """The dimensions in front of (length, width), heads last, of the output."""
     heads, kv_heads = query.shape[-3], key.shape[-3]
-    rest = [tuple(x.shape[:-3]) for x in (query, key, value)]
-    if gqa:
-        if value.shape[-3] != kv_heads or kv_heads == 0 or heads % kv_heads:
-            raise FenchelError(
-                f"{name}: expected heads of `query` ({heads}) that are a multiple of those of "
-                f"`key` ({kv_heads}) and `value` ({value.shape[-3]})."
-            )
-        if any(lead != rest[0] for lead in rest):
-            raise FenchelError(
-                f"{name}: expected one batch shape with `enable_gqa`, but got {rest}."
-            )
-        return (*rest[0], heads)
-    leads = [tuple(x.shape[:-2]) for x in (query, key, value)]
-    if any(lead != leads[0] for lead in leads):
-        remedy = "; with fewer heads of keys use enable_gqa=True" if kv_heads < heads else ""
+    if gqa and (value.shape[-3] != kv_heads or kv_heads == 0 or heads % kv_heads):
         raise FenchelError(
-            f"{name}: expected one shape in front of (length, width), but got {leads}{remedy}."
+            f"{name}: expected heads of `query` ({heads}) that are a multiple of those of "
+            f"`key` ({kv_heads}) and `value` ({value.shape[-3]})."
         )
-    return leads[0]
+    return tuple(query.shape[:-2])
 
 
 def _flat(x: Tensor, lead: tuple[int, ...]) -> Tensor:

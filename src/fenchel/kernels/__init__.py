@@ -10,7 +10,9 @@ from fenchel.kernels._dispatch import (
     run_sparse,
     use_backend,
 )
+from fenchel.kernels._door import have_memory, is_captured, is_plain, is_recorded, unwrapped
 from fenchel.kernels._faces import Faces
+from fenchel.kernels._indices import IGNORED, check_classes, check_list_shapes, check_lists
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
 from fenchel.kernels._sequence import (
     sequence_k_best,
@@ -27,6 +29,7 @@ from fenchel.kernels._trees import (
 )
 
 __all__ = [
+    "IGNORED",
     "Backends",
     "Faces",
     "Lists",
@@ -35,8 +38,15 @@ __all__ = [
     "alignment_smoothed",
     "backends",
     "best_parts",
+    "check_classes",
+    "check_list_shapes",
+    "check_lists",
     "choose_backend",
     "face_product",
+    "have_memory",
+    "is_captured",
+    "is_plain",
+    "is_recorded",
     "join",
     "run",
     "run_groups",
@@ -51,5 +61,6 @@ __all__ = [
     "tree_log_partition_ops",
     "tree_marginals",
     "tree_sums",
+    "unwrapped",
     "use_backend",
 ]

@@ -1,31 +1,27 @@
-"""ctypes binding of SparseMAP's active-set method. It computes in float64."""
+"""SparseMAP's active-set method on the C++ core. It computes in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ctypes import byref, c_double, c_int, c_int64, c_void_p
 
 import torch
 from torch import Tensor
 
+from fenchel.kernels._door import NativeFunction, check_status, empty, readable
 from fenchel.kernels._faces import Faces
-from fenchel.kernels._native import LIBRARY, check_status, readable
-from fenchel.kernels._native_structures import KINDS
+from fenchel.kernels._native_structures import KINDS, layout_numbers
 
-_functions: dict[str, Callable[..., int]] = {}
-if LIBRARY is not None:
-    LIBRARY.fenchel_active_set.argtypes = [
-        *(c_int, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int64),
-        *(c_int64, c_double, c_int),
-        *[c_void_p] * 7,
-    ]
-    LIBRARY.fenchel_active_set_take.argtypes = [c_void_p] + [c_int64] * 3 + [c_void_p] * 3
-    LIBRARY.fenchel_active_set_take.restype = None
-    LIBRARY.fenchel_face_product.argtypes = [c_void_p] * 4 + [c_int64] * 4
-    _functions = {
-        name: getattr(LIBRARY, f"fenchel_{name}")
-        for name in ("active_set", "active_set_take", "face_product")
-    }
+_N, _F, _I = c_int64, torch.float64, torch.int64
+_active_set = NativeFunction(
+    "active_set",
+    [
+        *(c_int, _F, _N, _N, _N, _I, _I, _N),
+        *(_N, c_double, c_int),
+        *(_F, _F, _I, _I, c_void_p, c_void_p, c_void_p),
+    ],
+)
+_take = NativeFunction("active_set_take", [c_void_p, _N, _N, _N, torch.int32, _F, _F], result=None)
+_face_product = NativeFunction("face_product", [torch.int32, _F, _F, _F, _N, _N, _N, _N])
 
 
 def active_set(
@@ -39,30 +35,29 @@ def active_set(
     complete: bool,
 ) -> Faces:
     """SparseMAP of each instance, through the oracle ``kind`` of the core."""
-    scores, sizes = readable(scores), sizes.contiguous()
+    scores, sizes = readable(scores), readable(sizes)
     count = scores.shape[0]
-    numbers = torch.tensor(layout, dtype=torch.int64)
-    means = torch.empty(scores.shape, dtype=torch.float64)
-    gap = torch.empty(count, dtype=torch.float64)
-    iterations = torch.empty(count, dtype=torch.int64)
-    status = torch.empty(count, dtype=torch.int64)
+    means = empty(scores.shape, torch.float64)
+    gap = empty((count,), torch.float64)
+    iterations = empty((count,), torch.int64)
+    status = empty((count,), torch.int64)
     widest, longest, handle = c_int64(), c_int64(), c_void_p()
     check_status(
-        _functions["active_set"](
+        _active_set(
             KINDS.index(kind),
-            scores.data_ptr(),
+            scores,
             *scores.shape,
             n_unary,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
+            layout_numbers(layout),
+            sizes,
             sizes.shape[1],
             max_iter,
             tol,
             complete,
-            means.data_ptr(),
-            gap.data_ptr(),
-            iterations.data_ptr(),
-            status.data_ptr(),
+            means,
+            gap,
+            iterations,
+            status,
             byref(widest),
             byref(longest),
             byref(handle),
@@ -70,30 +65,19 @@ def active_set(
     )
     shape = (count, widest.value, longest.value)
     try:
-        lists = torch.empty(shape, dtype=torch.int32)
-        weights = torch.empty(shape[:2], dtype=torch.float64)
-        matrix = torch.empty(count, shape[1], shape[1], dtype=torch.float64)
+        lists = empty(shape, torch.int32)
+        weights = empty(shape[:2], torch.float64)
+        matrix = empty((count, shape[1], shape[1]), torch.float64)
     except RuntimeError:  # out of memory: the core still holds the result
-        _functions["active_set_take"](handle, *shape, None, None, None)
+        _take(handle, *shape, None, None, None)
         raise
-    _functions["active_set_take"](
-        handle, *shape, lists.data_ptr(), weights.data_ptr(), matrix.data_ptr()
-    )
+    _take(handle, *shape, lists, weights, matrix)
     return Faces(means, lists, weights, matrix, gap, iterations, status)
 
 
 def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
     """Native twin of the reference's ``face_product``."""
-    lists, matrix, x = lists.contiguous(), readable(matrix), readable(x)
-    out = torch.empty(x.shape, dtype=torch.float64)
-    check_status(
-        _functions["face_product"](
-            lists.data_ptr(),
-            matrix.data_ptr(),
-            x.data_ptr(),
-            out.data_ptr(),
-            *x.shape,
-            *lists.shape[1:],
-        )
-    )
+    lists, matrix, x = readable(lists), readable(matrix), readable(x)
+    out = empty(x.shape, torch.float64)
+    check_status(_face_product(lists, matrix, x, out, *x.shape, *lists.shape[1:]))
     return out

@@ -1,31 +1,21 @@
-"""ctypes binding of the smoothed dynamic programs of alignments, in float64."""
+"""The smoothed dynamic programs of alignments on the C++ core, in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import c_double, c_int, c_int64, c_void_p
-from typing import Any
+from ctypes import c_double, c_int
 
 import torch
 from torch import Tensor
 
-from fenchel.kernels._native import LIBRARY, check_status, readable
+from fenchel.kernels._door import NativeFunction, check_status, readable
+from fenchel.kernels._native_structures import BATCH, layout_numbers
 
 #: The smoothings of the core, in the order of its ``enum AlignmentOmega``.
 OMEGAS = ("entropy", "l2")
 
-_functions: dict[str, Callable[..., int]] = {}
-if LIBRARY is not None:
-    _head: list[Any] = [c_int, c_double]
-    LIBRARY.fenchel_alignment_smoothed.argtypes = (
-        _head + [c_void_p] + [c_int64] * 2 + [c_void_p] * 4
-    )
-    LIBRARY.fenchel_alignment_product.argtypes = (
-        _head + [c_void_p] * 2 + [c_int64] * 2 + [c_void_p] * 3
-    )
-    _functions = {
-        name: getattr(LIBRARY, f"fenchel_alignment_{name}") for name in ("smoothed", "product")
-    }
+_F = torch.float64
+_smoothed = NativeFunction("alignment_smoothed", [c_int, c_double, *BATCH, _F, _F])
+_product = NativeFunction("alignment_product", [c_int, c_double, _F, _F, *BATCH[1:], _F])
 
 
 def smoothed(
@@ -37,20 +27,19 @@ def smoothed(
     with_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Smoothed maxima (instances) and expected alignments (instances, parts), or None."""
-    scores, sizes = readable(scores), sizes.contiguous()
-    numbers = torch.tensor(layout, dtype=torch.int64)
+    scores, sizes = readable(scores), readable(sizes)
     values = scores.new_empty(scores.shape[0])
     gradient = torch.empty_like(scores) if with_gradient else None
     check_status(
-        _functions["smoothed"](
+        _smoothed(
             OMEGAS.index(omega),
             gamma,
-            scores.data_ptr(),
+            scores,
             *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            values.data_ptr(),
-            None if gradient is None else gradient.data_ptr(),
+            layout_numbers(layout),
+            sizes,
+            values,
+            gradient,
         )
     )
     return values, gradient
@@ -65,19 +54,18 @@ def product(
     gamma: float,
 ) -> Tensor:
     """The Hessian of the smoothed maximum times a direction each, (instances, parts)."""
-    scores, directions, sizes = readable(scores), readable(directions), sizes.contiguous()
-    numbers = torch.tensor(layout, dtype=torch.int64)
+    scores, directions, sizes = readable(scores), readable(directions), readable(sizes)
     out = torch.empty_like(scores)
     check_status(
-        _functions["product"](
+        _product(
             OMEGAS.index(omega),
             gamma,
-            scores.data_ptr(),
-            directions.data_ptr(),
+            scores,
+            directions,
             *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            out.data_ptr(),
+            layout_numbers(layout),
+            sizes,
+            out,
         )
     )
     return out

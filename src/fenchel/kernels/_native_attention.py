@@ -1,9 +1,8 @@
-"""ctypes binding of entmax attention. Tensors are (batch, heads, length, width), contiguous."""
+"""Entmax attention on the C++ core. Tensors are (batch, heads, length, width), contiguous."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from ctypes import byref, c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +10,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.kernels._native import LIBRARY, SUFFIX, check_status
+from fenchel.kernels._door import NativeFunction, Strided, check_status, empty, readable
+from fenchel.kernels._native import SUFFIX
 from fenchel.kernels._native_nonzeros import take
 
-_P, _N = c_void_p, c_int64
-_functions: dict[tuple[str, torch.dtype], Callable[..., int]] = {}
-if LIBRARY is not None:
-    for _dtype, _suffix in SUFFIX.items():
-        for _name, _arguments in {
-            "attention_forward": [_P] * 5 + [c_double, _P, _N] + [_P] * 4,
-            "attention_backward": [_P] * 5 + [c_double, _P, _N] + [_P] * 9,
-            "attention_output": [_P] * 6,
-        }.items():
-            _functions[_name, _dtype] = getattr(LIBRARY, f"fenchel_{_name}_{_suffix}")
-            _functions[_name, _dtype].argtypes = _arguments  # type: ignore[attr-defined]
+_ALPHA = [c_double, torch.float64, c_int64]  # scale, alpha, its stride
+_LISTS = [torch.int64, torch.int32]  # starts, indices; their values follow
+_forward = {
+    t: NativeFunction(
+        f"attention_forward_{suffix}",
+        [t, t, t, Strided, c_void_p, *_ALPHA, t, torch.int64, torch.int64, c_void_p],
+    )
+    for t, suffix in SUFFIX.items()
+}
+_backward = {
+    t: NativeFunction(
+        f"attention_backward_{suffix}",
+        [t, t, t, t, c_void_p, *_ALPHA, *_LISTS, t, t, t, t, t, t, torch.float64],
+    )
+    for t, suffix in SUFFIX.items()
+}
+_output = {
+    t: NativeFunction(f"attention_output_{suffix}", [t, c_void_p, *_LISTS, t, t], result=None)
+    for t, suffix in SUFFIX.items()
+}
 
 
 @dataclass(frozen=True)
@@ -47,14 +56,14 @@ def attention(
     scale: float,
     with_output: bool = True,
 ) -> tuple[Tensor | None, Weights]:
-    """Output and weights. ``alpha`` is float64 of shape (batch, heads) or (1,)."""
+    """Output and weights. ``alpha`` has the shape (batch, heads) or (1,)."""
     out = _empty_output(query, value) if with_output else None
     rows = query.shape[0] * query.shape[1] * query.shape[2]
-    sizes = torch.empty(rows, dtype=torch.int64)
-    starts = torch.empty(rows + 1, dtype=torch.int64)
+    sizes = empty((rows,), torch.int64)
+    starts = empty((rows + 1,), torch.int64)
     handle = c_void_p()
     _run(query, key, value, mask, alpha, causal, scale, out, sizes, starts, handle)
-    indices, values = take("sparse_take32", handle, int(starts[-1]), query.dtype, torch.int32)
+    indices, values = take(handle, int(starts[-1]), query.dtype, torch.int32)
     return out, Weights(starts, indices, values)
 
 
@@ -76,13 +85,13 @@ def attention_output(
 def output_of_weights(query: Tensor, key: Tensor, value: Tensor, weights: Weights) -> Tensor:
     """Listed weights times the values."""
     out = _empty_output(query, value)
-    _functions["attention_output", query.dtype](
-        value.data_ptr(),
+    _output[query.dtype](
+        readable(value),
         _shape(query, key, value, None, False),
-        weights.starts.data_ptr(),
-        weights.indices.data_ptr(),
-        weights.values.data_ptr(),
-        out.data_ptr(),
+        weights.starts,
+        weights.indices,
+        weights.values,
+        out,
     )
     return out
 
@@ -98,30 +107,30 @@ def attention_backward(
     factor: Tensor | None,
     with_alpha: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients in query, key, value, in the listed scores, and in alpha (one a row)."""
+    """Gradients in query, key, value, in the listed scores, and in alpha (one per row)."""
+    query, key, value, grad = (readable(x) for x in (query, key, value, grad))
     grad_query, grad_key, grad_value = (torch.empty_like(x) for x in (query, key, value))
     grad_scores = torch.empty_like(weights.values)
-    rows = query.shape[:3]
-    grad_alpha = torch.empty(rows, dtype=torch.float64) if with_alpha else None
+    grad_alpha = empty(query.shape[:3], torch.float64) if with_alpha else None
     check_status(
-        _functions["attention_backward", query.dtype](
-            query.data_ptr(),
-            key.data_ptr(),
-            value.data_ptr(),
-            grad.data_ptr(),
+        _backward[query.dtype](
+            query,
+            key,
+            value,
+            grad,
             _shape(query, key, value, None, False),
             scale,
-            alpha.data_ptr(),
+            readable(alpha.detach(), torch.float64),
             int(alpha.numel() > 1),
-            weights.starts.data_ptr(),
-            weights.indices.data_ptr(),
-            weights.values.data_ptr(),
-            None if factor is None else factor.data_ptr(),
-            grad_scores.data_ptr(),
-            grad_query.data_ptr(),
-            grad_key.data_ptr(),
-            grad_value.data_ptr(),
-            None if grad_alpha is None else grad_alpha.data_ptr(),
+            weights.starts,
+            weights.indices,
+            weights.values,
+            factor,
+            grad_scores,
+            grad_query,
+            grad_key,
+            grad_value,
+            grad_alpha,
         )
     )
     return grad_query, grad_key, grad_value, grad_scores, grad_alpha
@@ -140,19 +149,21 @@ def _run(
     starts: Tensor | None,
     handle: c_void_p | None,
 ) -> None:
+    if mask is not None:  # its strides stay: a broadcast mask must not become as large as scores
+        mask = mask.resolve_neg()
     check_status(
-        _functions["attention_forward", query.dtype](
-            query.data_ptr(),
-            key.data_ptr(),
-            value.data_ptr(),
-            None if mask is None else mask.data_ptr(),
+        _forward[query.dtype](
+            readable(query),
+            readable(key),
+            readable(value),
+            mask,
             _shape(query, key, value, mask, causal),
             scale,
-            alpha.data_ptr(),
+            readable(alpha.detach(), torch.float64),
             int(alpha.numel() > 1),
-            None if out is None else out.data_ptr(),
-            None if sizes is None else sizes.data_ptr(),
-            None if starts is None else starts.data_ptr(),
+            out,
+            sizes,
+            starts,
             None if handle is None else byref(handle),
         )
     )
@@ -168,4 +179,4 @@ def _shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
 
 
 def _empty_output(query: Tensor, value: Tensor) -> Tensor:
-    return torch.empty((*query.shape[:3], value.shape[3]), dtype=query.dtype)
+    return empty((*query.shape[:3], value.shape[3]), query.dtype)

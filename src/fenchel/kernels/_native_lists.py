@@ -1,24 +1,32 @@
-"""ctypes binding of the products of listed rows with dense matrices."""
+"""Products of listed rows with dense matrices on the C++ core."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import c_int64, c_void_p
+from ctypes import c_int64
 
 import torch
 from torch import Tensor
 
-from fenchel.kernels._native import LIBRARY, SUFFIX, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
+from fenchel.kernels._native import SUFFIX
 
-_functions: dict[tuple[str, torch.dtype], Callable[..., None]] = {}
-if LIBRARY is not None:
-    for _dtype, _suffix in SUFFIX.items():
-        for _name, _arguments in {
-            "list_times_matrix": [c_void_p] * 6 + [c_int64] * 2,
-            "transpose_list": [c_void_p] * 4 + [c_int64] * 2 + [c_void_p] * 3,
-        }.items():
-            _functions[_name, _dtype] = getattr(LIBRARY, f"fenchel_{_name}_{_suffix}")
-            _functions[_name, _dtype].argtypes = _arguments  # type: ignore[attr-defined]
+_LISTS = [torch.int64, torch.int32]  # starts, indices; their values follow
+_times_matrix = {
+    dtype: NativeFunction(
+        f"list_times_matrix_{suffix}",
+        [dtype, *_LISTS, dtype, dtype, dtype, c_int64, c_int64],
+        result=None,
+    )
+    for dtype, suffix in SUFFIX.items()
+}
+_transpose = {
+    dtype: NativeFunction(
+        f"transpose_list_{suffix}",
+        [dtype, *_LISTS, dtype, c_int64, c_int64, torch.int64, torch.int32, dtype],
+        result=None,
+    )
+    for dtype, suffix in SUFFIX.items()
+}
 
 
 def times_matrix(
@@ -27,18 +35,9 @@ def times_matrix(
     """Native twin of the reference's ``times_matrix``."""
     matrix = readable(matrix)
     rows, d = starts.shape[0] - 1, matrix.shape[1]
-    out = torch.empty(rows, d, dtype=matrix.dtype)
+    out = empty((rows, d), matrix.dtype)
     scale = None if scale is None else readable(scale)
-    _functions["list_times_matrix", matrix.dtype](
-        None if scale is None else scale.data_ptr(),
-        starts.data_ptr(),
-        indices.data_ptr(),
-        values.data_ptr(),
-        matrix.data_ptr(),
-        out.data_ptr(),
-        rows,
-        d,
-    )
+    _times_matrix[matrix.dtype](scale, starts, indices, values, matrix, out, rows, d)
     return out
 
 
@@ -47,17 +46,17 @@ def transpose(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Native twin of the reference's ``transpose``."""
     scale = None if scale is None else readable(scale)
-    column_starts = torch.empty(n + 1, dtype=torch.int64)
+    column_starts = empty((n + 1,), torch.int64)
     column_rows, column_values = torch.empty_like(indices), torch.empty_like(values)
-    _functions["transpose_list", values.dtype](
-        None if scale is None else scale.data_ptr(),
-        starts.data_ptr(),
-        indices.data_ptr(),
-        values.data_ptr(),
+    _transpose[values.dtype](
+        scale,
+        starts,
+        indices,
+        values,
         starts.shape[0] - 1,
         n,
-        column_starts.data_ptr(),
-        column_rows.data_ptr(),
-        column_values.data_ptr(),
+        column_starts,
+        column_rows,
+        column_values,
     )
     return column_starts, column_rows, column_values

@@ -1,52 +1,33 @@
-"""ctypes binding of the dynamic programs on chains."""
+"""The dynamic programs on chains, on the C++ core."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import c_int, c_int64, c_void_p
-from typing import Any
+from ctypes import c_int, c_int64
 
 import torch
 from torch import Tensor
 
-from fenchel.kernels._native import LIBRARY, check_status, readable
+from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._native_structures import BATCH, layout_numbers
 
 _OMEGA = {"entropy": 0, "l2": 1}
-_functions: dict[str, Callable[..., int]] = {}
-if LIBRARY is not None:
-    _BATCH: list[Any] = [
-        c_void_p,
-        c_int64,
-        c_int64,
-        c_void_p,
-        c_void_p,
-    ]  # scores, their shape, layout, sizes
-    _functions = {
-        name: getattr(LIBRARY, f"fenchel_sequence_{name}")
-        for name in ("smoothed", "product", "sample", "k_best")
-    }
-    LIBRARY.fenchel_sequence_smoothed.argtypes = [c_int, *_BATCH, c_void_p, c_void_p]
-    LIBRARY.fenchel_sequence_product.argtypes = [c_int, c_void_p, *_BATCH, c_void_p]
-    LIBRARY.fenchel_sequence_sample.argtypes = [*_BATCH, c_void_p, c_int64, c_void_p]
-    LIBRARY.fenchel_sequence_k_best.argtypes = [*_BATCH, c_int64, c_void_p, c_void_p]
+_F, _I32 = torch.float64, torch.int32
+_smoothed = NativeFunction("sequence_smoothed", [c_int, *BATCH, _F, _F])
+_product = NativeFunction("sequence_product", [c_int, BATCH[0], _F, *BATCH[1:], _F])
+_sample = NativeFunction("sequence_sample", [*BATCH, _F, c_int64, _I32])
+_k_best = NativeFunction("sequence_k_best", [*BATCH, c_int64, _I32, _F])
 
 
 def smoothed(
     omega: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor, with_means: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Smoothed maxima (instances) and, if asked, their gradients (instances, parts)."""
-    scores, numbers = readable(scores), torch.tensor(layout, dtype=torch.int64)
+    scores, sizes = readable(scores), readable(sizes)
     values = scores.new_empty(scores.shape[0])
     means = torch.empty_like(scores) if with_means else None
     check_status(
-        _functions["smoothed"](
-            _OMEGA[omega],
-            scores.data_ptr(),
-            *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            values.data_ptr(),
-            None if means is None else means.data_ptr(),
+        _smoothed(
+            _OMEGA[omega], scores, *scores.shape, layout_numbers(layout), sizes, values, means
         )
     )
     return values, means
@@ -56,18 +37,11 @@ def product(
     omega: str, scores: Tensor, direction: Tensor, layout: tuple[int, ...], sizes: Tensor
 ) -> Tensor:
     """Hessians of the smoothed maxima times directions (instances, parts)."""
-    scores, direction = readable(scores), readable(direction)
-    numbers = torch.tensor(layout, dtype=torch.int64)
+    scores, direction, sizes = readable(scores), readable(direction), readable(sizes)
     out = torch.empty_like(scores)
     check_status(
-        _functions["product"](
-            _OMEGA[omega],
-            scores.data_ptr(),
-            direction.data_ptr(),
-            *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            out.data_ptr(),
+        _product(
+            _OMEGA[omega], scores, direction, *scores.shape, layout_numbers(layout), sizes, out
         )
     )
     return out
@@ -75,17 +49,17 @@ def product(
 
 def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tensor) -> Tensor:
     """Lists of parts (n, instances, longest) from uniform numbers (n, instances, T)."""
-    scores, numbers = readable(scores), torch.tensor(layout, dtype=torch.int64)
-    out = torch.empty(*uniform.shape[:2], most_parts(layout), dtype=torch.int32)
+    scores, sizes, uniform = readable(scores), readable(sizes), readable(uniform)
+    out = empty((*uniform.shape[:2], most_parts(layout)), torch.int32)
     check_status(
-        _functions["sample"](
-            scores.data_ptr(),
+        _sample(
+            scores,
             *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            readable(uniform).data_ptr(),
+            layout_numbers(layout),
+            sizes,
+            uniform,
             uniform.shape[0],
-            out.data_ptr(),
+            out,
         )
     )
     return out.long()
@@ -93,20 +67,10 @@ def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tens
 
 def k_best(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Lists of parts (instances, k, longest) and scores (instances, k), the best first."""
-    scores, numbers = readable(scores), torch.tensor(layout, dtype=torch.int64)
-    out = torch.empty(scores.shape[0], k, most_parts(layout), dtype=torch.int32)
+    scores, sizes = readable(scores), readable(sizes)
+    out = empty((scores.shape[0], k, most_parts(layout)), torch.int32)
     values = scores.new_empty(scores.shape[0], k)
-    check_status(
-        _functions["k_best"](
-            scores.data_ptr(),
-            *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            k,
-            out.data_ptr(),
-            values.data_ptr(),
-        )
-    )
+    check_status(_k_best(scores, *scores.shape, layout_numbers(layout), sizes, k, out, values))
     return out.long(), values
 
 

@@ -1,31 +1,24 @@
-"""ctypes binding of the sums over dependency trees. All of them compute in float64."""
+"""Sums over dependency trees on the C++ core. All of them compute in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import c_int, c_int64, c_void_p
+from ctypes import c_int, c_int64
 
 import torch
 from torch import Tensor
 
-from fenchel.kernels._native import LIBRARY, check_status, readable
+from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._native_structures import layout_numbers
 
-_functions: dict[str, Callable[..., int]] = {}
-if LIBRARY is not None:
-    LIBRARY.fenchel_tree_sums.argtypes = [
-        c_int,
-        *[c_void_p] * 2,
-        *[c_int64] * 2,
-        *[c_void_p] * 4,
-    ]
-    _functions = {"tree_sums": LIBRARY.fenchel_tree_sums}
+_F, _I = torch.float64, torch.int64
+_tree_sums = NativeFunction("tree_sums", [c_int, _F, _F, c_int64, c_int64, _I, _I, _F, _F])
 
 
 def tree_log_partition(
     projective: bool, scores: Tensor, layout: tuple[int, ...], sizes: Tensor
 ) -> Tensor:
     """Native twin of the reference's log-partition."""
-    value = torch.empty(scores.shape[0], dtype=torch.float64)
+    value = empty((scores.shape[0],), torch.float64)
     _run(projective, scores, None, layout, sizes, value, None)
     return value
 
@@ -38,8 +31,8 @@ def tree_marginals(
     direction: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The log-partition, and the marginals or their derivative along a direction."""
-    value = torch.empty(scores.shape[0], dtype=torch.float64)
-    marginals = torch.empty(scores.shape, dtype=torch.float64)
+    value = empty((scores.shape[0],), torch.float64)
+    marginals = empty(scores.shape, torch.float64)
     _run(projective, scores, direction, layout, sizes, value, marginals)
     return value, marginals
 
@@ -53,18 +46,16 @@ def _run(
     value: Tensor,
     marginals: Tensor | None,
 ) -> None:
-    scores, sizes = readable(scores), sizes.contiguous()
     direction = None if direction is None else readable(direction)
-    numbers = torch.tensor(layout, dtype=torch.int64)
     check_status(
-        _functions["tree_sums"](
+        _tree_sums(
             projective,
-            scores.data_ptr(),
-            None if direction is None else direction.data_ptr(),
+            readable(scores),
+            direction,
             *scores.shape,
-            numbers.data_ptr(),
-            sizes.data_ptr(),
-            value.data_ptr(),
-            None if marginals is None else marginals.data_ptr(),
+            layout_numbers(layout),
+            readable(sizes),
+            value,
+            marginals,
         )
     )

@@ -50,7 +50,7 @@ def rowwise(
     if is_index(target):
         kept = target != check_index(name, ignore_index)
         target = torch.where(kept, target, IGNORED)
-        check_indices(name, target, rows.shape[-1])
+        target = check_indices(name, target, rows.shape[-1])
         counts = kept.to(rows.dtype) if weight is None else _weights_of(weight, target, kept)
         warn_if_none_kept(name, kept, reduction)
     else:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel import kernels
 from fenchel._checks import FenchelError, check_number, check_parameter, refuse_transforms
 from fenchel.losses._cross_entropy_shape import (
     check_index,
@@ -82,7 +83,8 @@ def linear_entmax_loss(
     parameter = _alpha(name, alpha, scores)
     kept = target != check_index(name, ignore_index)
     target = torch.where(kept, target, IGNORED)
-    check_indices(name, target, weight.shape[0])
+    if kernels.is_plain(target):  # otherwise the op does it, where values are real
+        check_indices(name, target, weight.shape[0])
     warn_if_none_kept(name, kept, reduction)
     flat, weight, bias = _autocast(rows, weight, bias)
     tensors = (flat, weight, bias, parameter)

@@ -1,4 +1,8 @@
-"""The output layer with its loss as torch ops: known to autograd and to torch.compile."""
+"""The output layer with its loss as torch ops: known to autograd and to torch.compile.
+
+They check what they are given as the public function does: a saved graph, a pass of a compiler or a
+user may call them with anything.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel import kernels
 from fenchel._checks import FenchelError
 from fenchel.kernels import Lists
 from fenchel.losses import _linear_engine as engine
+from fenchel.losses._linear_shapes import check_layer
 
+_NAME = "linear_entmax_loss"
 _Forward = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -29,6 +36,9 @@ def linear_entmax_loss(
 
     ``hidden`` is (rows, d), ``alpha`` (1,) or (rows,).
     """
+    _check(hidden, weight, bias, target, alpha)
+    if target.device.type == "cpu":
+        kernels.check_classes(_NAME, target, weight.shape[0])
     wide = alpha.detach().double()
     loss, slope, lists, dense = engine.forward(
         hidden, weight, bias, target, wide, keep, with_slope, not sparse_grad
@@ -47,6 +57,7 @@ def _(
     with_slope: bool,
     sparse_grad: bool,
 ) -> _Forward:
+    _check(hidden, weight, bias, target, alpha)
     nnz = torch.library.get_ctx().new_dynamic_size()
     rows = hidden.shape[0]
     wide = torch.float32 if hidden.dtype.itemsize == 2 else hidden.dtype
@@ -59,6 +70,26 @@ def _(
         hidden.new_empty(nnz, dtype=wide),
         torch.empty(chunks, dtype=torch.bool),
     )
+
+
+def _check(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, alpha: Tensor
+) -> None:
+    """Check all arguments by their metadata."""
+    if hidden.dim() != 2:
+        raise FenchelError(f"{_NAME}: expected `hidden` of shape (rows, d), not {hidden.shape}.")
+    check_layer(_NAME, hidden, weight, bias)
+    rows = hidden.shape[:1]
+    if target.dtype != torch.int64 or target.shape != rows or target.device != hidden.device:
+        raise FenchelError(
+            f"{_NAME}: expected `target` to be int64 of shape {tuple(rows)} on {hidden.device}, "
+            f"but got {target.dtype} of shape {tuple(target.shape)} on {target.device}."
+        )
+    if not alpha.is_floating_point() or (alpha.numel() != 1 and alpha.shape != rows):
+        raise FenchelError(
+            f"{_NAME}: expected `alpha` to be floating, of shape (1,) or {tuple(rows)}, but got "
+            f"{alpha.dtype} of shape {tuple(alpha.shape)}."
+        )
 
 
 @torch.library.custom_op("fenchel::linear_entmax_loss_backward", mutates_args=())
@@ -74,13 +105,50 @@ def _dense_gradients(
     values: Tensor,
     dense: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _check_backward(grad, hidden, weight, bias, target, alpha, starts, indices, values, dense)
     lists = Lists(starts, indices, values)
+    if target.device.type == "cpu":
+        kernels.check_classes(_NAME, target, weight.shape[0])
+        kernels.check_lists(_NAME, *lists, hidden.shape[0], weight.shape[0])
     wide = alpha.detach().double()
     return engine.backward(grad, hidden, weight, bias, target, wide, lists, dense)
 
 
+def _check_backward(
+    grad: Tensor,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    alpha: Tensor,
+    starts: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    dense: Tensor,
+) -> None:
+    _check(hidden, weight, bias, target, alpha)
+    rows = hidden.shape[0]
+    kernels.check_list_shapes(_NAME, starts, indices, values, rows)
+    wide = torch.float32 if hidden.dtype.itemsize == 2 else hidden.dtype
+    chunks = -(-rows // engine.chunk_size(rows))
+    fits = (
+        grad.shape == hidden.shape[:1]
+        and grad.dtype in (wide, hidden.dtype)
+        and values.dtype == wide
+        and dense.dtype == torch.bool
+        and tuple(dense.shape) == (chunks,)
+    )
+    if not fits:
+        raise FenchelError(
+            f"{_NAME}: expected {rows} gradients and {chunks} flags of chunks, and values of "
+            f"{wide}, but got {tuple(grad.shape)} {grad.dtype}, {tuple(dense.shape)} "
+            f"{dense.dtype} and {values.dtype}."
+        )
+
+
 @_dense_gradients.register_fake
 def _(grad: Tensor, hidden: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    _check_backward(grad, hidden, weight, *rest)
     bias = weight.new_empty(weight.shape[0], dtype=torch.float64)
     return hidden.new_empty(hidden.shape), weight.new_empty(weight.shape), bias
 

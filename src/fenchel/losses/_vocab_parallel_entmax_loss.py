@@ -116,7 +116,7 @@ def _sharded_loss(
     target = torch.where(kept, target, IGNORED)
     wire = Wire(name, group)
     start, classes = agree(name, wire, rows, weight, vocab_start)
-    check_indices(name, target, classes)
+    target = check_indices(name, target, classes)
     warn_if_none_kept(name, kept, reduction)
     flat, weight, bias = _autocast(rows, weight, bias)
     index = target.reshape(-1)

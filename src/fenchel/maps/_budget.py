@@ -43,10 +43,10 @@ def budget(
     """
     scores, dim = prepare("budget", scores, dim, mask)
     parameter = check_parameter("budget", "k", k, scores, dim, 0.0, "(the mass to distribute)")
-    if not isinstance(parameter, Tensor) and parameter > scores.shape[dim]:
+    entries = scores.shape[dim] if scores.dim() else 1
+    if not isinstance(parameter, Tensor) and parameter > entries:
         raise FenchelError(
-            f"budget: `k` must be at most the {scores.shape[dim]} entries along dim {dim}; "
-            f"got {parameter:g}."
+            f"budget: `k` must be at most the {entries} entries along dim {dim}; got {parameter:g}."
         )
     return apply(BUDGET, scores, parameter, dim)
 

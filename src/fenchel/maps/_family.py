@@ -12,7 +12,8 @@ Which door a call takes:
   the family's formulas otherwise (and whenever a second derivative may follow);
 - ``torch.func`` transforms and forward mode: the same Function;
 - ``torch.compile``, ``torch.export`` and tracing modes: the registered op ``fenchel::<name>`` on
-  the native backend; on others the reference's torch ops, which fuse, where these are few.
+  the native backend; on others the reference's torch ops, which fuse, where these are few;
+- ``torch.func`` inside ``torch.compile``: an expansion in plain torch ops, see ``_expansion``.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_scores, is_transformed
+from fenchel._checks import FenchelError, check_parameter_tensor, check_scores, check_wide
+from fenchel._expansion import derivative_order, expand, step_from
 from fenchel.kernels import _native
 
 Parameter = float | Tensor
 JacobianProduct = Callable[[Tensor, Parameter, Tensor, int], Tensor]
 ParameterDerivative = Callable[[Tensor, Parameter, int], Tensor] | None
-_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class Family:
@@ -55,6 +56,8 @@ class Family:
         fuses: Callable[[Parameter], bool],
     ) -> None:
         self.op = op
+        self.jacobian_product = jacobian_product
+        self.parameter_derivative = parameter_derivative
         self.fuses = fuses
         self.registered = _registered_op(op, jacobian_product, parameter_derivative)
         self.compiled_function, self.function = _autograd_functions(
@@ -67,17 +70,16 @@ class Family:
     def __call__(self, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
         """The map, for float32 or float64 ``scores``, through the cheapest door that serves."""
         if torch.compiler.is_compiling():
-            # The registered op has no forward mode, and torch.func inside a compiled function
-            # cannot look into it: there, too, the reference's torch ops.
-            transformed = torch._C._are_functorch_transforms_active()
-            native = kernels.choose_backend(scores) == "native"
-            if not transformed and (native or not self.fuses(parameter)):
+            if torch._C._are_functorch_transforms_active():
+                return self._expanded(scores, parameter, dim)
+            if kernels.choose_backend(scores) == "native" or not self.fuses(parameter):
                 return self.registered(scores, as_tensor(parameter, scores), dim)
             return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():
             refuse_forward_over_forward(self.op)
             return self.function.apply(scores, parameter, dim)
-        if _is_traced(scores) or _is_traced(parameter):
+        if kernels.is_recorded() or not kernels.have_memory(scores, parameter):
+            kernels.choose_backend(scores)  # a backend asked for by name still has its say
             return self.registered(scores, as_tensor(parameter, scores), dim)
         wants_grad = torch.is_grad_enabled() and (
             scores.requires_grad or (isinstance(parameter, Tensor) and parameter.requires_grad)
@@ -86,19 +88,27 @@ class Family:
             return self.bare_apply(scores, parameter, dim)
         return kernels.run(self.op, scores, parameter, dim)
 
+    def _expanded(self, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
+        """The map in torch ops that have its derivatives, for torch.func inside torch.compile."""
+        known, step = step_from(scores)
+        fixed = as_tensor(parameter, scores).detach()
+        p = self.registered(known, fixed, dim).detach()
+        if not isinstance(parameter, Tensor) or self.parameter_derivative is None:
+            number = fixed if isinstance(parameter, Tensor) else parameter
+            return expand(
+                self.op,
+                p,
+                lambda p, _: self.jacobian_product(p, number, step, dim),
+                derivative_order(),
+            )
+        derivative, drift = self.parameter_derivative, parameter - fixed
 
-def _is_traced(value: Parameter) -> bool:
-    """Whether a tensor may not be read now: fake, meta, a subclass, or watched by a tracer."""
-    if not isinstance(value, Tensor):
-        return False
-    if value.is_meta:
-        kernels.choose_backend(value)  # a backend asked for by name still has its say
-        return True
-    return (
-        type(value) not in _PLAIN
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
-    )
+        def flow(p: Tensor, t: float) -> Tensor:
+            at = fixed + t * drift
+            moved = self.jacobian_product(p, at, step, dim) + derivative(p, at, dim) * drift
+            return moved.to(p.dtype)
+
+        return expand(self.op, p, flow, derivative_order())
 
 
 def refuse_forward_over_forward(op: str) -> None:
@@ -140,21 +150,11 @@ def _gradients(
     return grad_scores, grad_rows, None
 
 
-def is_plain(x: Tensor) -> bool:
-    """Whether x is an ordinary tensor that nothing but autograd's backward watches."""
-    return not torch.compiler.is_compiling() and not is_transformed() and not _is_traced(x)
-
-
 def native_backward_serves(p: Tensor, grad: Tensor) -> bool:
     """Whether these are plain CPU tensors and no second derivative can follow."""
     return (
-        not torch.compiler.is_compiling()
-        and not torch.is_grad_enabled()
-        and not is_transformed()
-        and not torch._C._functorch.is_legacy_batchedtensor(grad)  # autograd.grad(is_grads_batched)
-        and torch._C._len_torch_dispatch_stack() == 0
-        and type(p) in _PLAIN
-        and type(grad) in _PLAIN
+        not torch.is_grad_enabled()
+        and kernels.is_plain(p, grad)
         and grad.dtype == p.dtype
         and kernels.choose_backend(p) == "native"
     )
@@ -224,14 +224,23 @@ def _registered_op(
         schema="(Tensor scores, Tensor parameter, int dim) -> Tensor",
     )
     def run(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:
-        return kernels.run(op, scores, parameter, check_scores(op, scores, dim))
+        dim = check(scores, parameter, dim)
+        return kernels.run(op, scores, parameter, dim)
 
     @run.register_fake
     def shape(scores: Tensor, parameter: Tensor, dim: int) -> Tensor:
+        check(scores, parameter, dim)
         return torch.empty_like(scores, memory_format=torch.contiguous_format)
 
+    def check(scores: Tensor, parameter: Tensor, dim: int) -> int:
+        dim = check_scores(op, scores, dim)
+        check_wide(op, scores=scores)
+        check_parameter_tensor(op, "parameter", parameter, scores, dim)
+        return dim
+
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, parameter, ctx.dim = inputs
+        scores, parameter, dim = inputs
+        ctx.dim = dim % scores.dim()
         ctx.save_for_backward(output, parameter)
 
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -242,7 +251,9 @@ def _registered_op(
         )
 
     def vmap(info: Any, in_dims: Any, scores: Tensor, parameter: Tensor, dim: int) -> Any:
-        return run(*batch_in_front(info, in_dims, scores, parameter), dim + 1), 0
+        rank = scores.dim() - (in_dims[0] is not None)
+        batched = batch_in_front(info, in_dims, scores, parameter)
+        return run(*batched, dim % rank + 1), 0
 
     run.register_autograd(backward, setup_context=save)
     run.register_vmap(vmap)

@@ -15,9 +15,17 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_mask, check_parameter, check_scores, is_transformed
+from fenchel._checks import (
+    FenchelError,
+    check_mask,
+    check_parameter,
+    check_parameter_tensor,
+    check_scores,
+    check_wide,
+    is_transformed,
+)
 from fenchel.kernels import _native_groups
-from fenchel.maps._family import as_tensor, batch_in_front, is_plain, native_backward_serves
+from fenchel.maps._family import as_tensor, batch_in_front, native_backward_serves
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
@@ -31,13 +39,20 @@ def register(op: str) -> Any:
         schema="(Tensor scores, Tensor lam) -> (Tensor, Tensor, Tensor)",
     )
     def run(scores: Tensor, lam: Tensor) -> _Found:
+        check(scores, lam)
         value = float(lam) if lam.numel() == 1 else lam
         p, group, slope = kernels.run_groups(op, scores.contiguous(), value)
         assert slope is not None
         return p, group, slope
 
+    def check(scores: Tensor, lam: Tensor) -> None:
+        dim = check_scores(op, scores, -1)
+        check_wide(op, scores=scores)
+        check_parameter_tensor(op, "lam", lam, scores, dim)
+
     @run.register_fake
     def shape(scores: Tensor, lam: Tensor) -> _Found:
+        check(scores, lam)
         like = torch.empty_like(scores, memory_format=torch.contiguous_format)
         return like, torch.empty_like(like, dtype=torch.int32), torch.empty_like(like)
 
@@ -72,16 +87,21 @@ def apply(
     lengths: Tensor | None,
 ) -> Tensor:
     """Check, mask, scale and run a map on scores of any floating dtype along ``dim``."""
-    dim = check_scores(name, scores, dim)
+    dim = check_scores(name, scores, dim, may_be_empty=True)
     if mask is not None:
         check_mask(name, mask, scores)
         scores = scores.masked_fill(~mask, -math.inf)
+    if scores.dim() == 0:  # as in torch.softmax, a number is a row of one entry
+        row = scores.unsqueeze(0)
+        return apply(name, op, row, lam, gamma, 0, None, lengths).squeeze(0)
     if lengths is not None:
         scores = scores.masked_fill(~_within(name, lengths, scores, dim), -math.inf)
     penalty = check_parameter(name, "lam", lam, scores, dim, 0.0, "(0 is sparsemax)")
     scale = check_parameter(name, "gamma", gamma, scores, dim, 0.0, "(and above it)")
     if not isinstance(scale, Tensor) and not 0 < scale < math.inf:
         raise FenchelError(f"{name}: `gamma` must be a finite number above 0; got {gamma!r}.")
+    if scores.shape[dim] == 0:  # and a row may have none
+        return scores.clone()
     dtype = scores.dtype
     wide = scores.float() if dtype.itemsize == 2 else scores
     if isinstance(scale, Tensor) or scale != 1:
@@ -92,7 +112,7 @@ def apply(
         penalty = penalty.to(wide.device).movedim(dim, -1)
     if is_transformed():
         p = _linearised(op, wide, penalty)
-    elif not isinstance(penalty, Tensor) and is_plain(wide):
+    elif not isinstance(penalty, Tensor) and kernels.is_plain(wide):
         p = _NumberPenalty.apply(wide, penalty, name)
     else:
         p = op(wide, as_tensor(penalty, wide))[0]

@@ -5,9 +5,11 @@ from torch import Tensor
 
 from fenchel._checks import check_number, check_scores
 from fenchel.kernels import reference
+from fenchel.maps._positional import no_bare_int
 from fenchel.maps._sparsemax import sparsemax
 
 
+@no_bare_int("lam")
 def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: int = -1) -> Tensor:
     r"""The published approximation of :func:`oscarmax`, for comparison only.
 

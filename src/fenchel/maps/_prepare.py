@@ -16,7 +16,7 @@ POSITIVE = "a positive finite number"
 
 def prepare(name: str, scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, int]:
     """Checked and masked scores, and ``dim`` as a non-negative index."""
-    dim = check_scores(name, scores, dim)
+    dim = check_scores(name, scores, dim, may_be_empty=True)
     if mask is not None:
         check_mask(name, mask, scores)
         scores = scores.masked_fill(~mask, -math.inf)
@@ -26,7 +26,14 @@ def prepare(name: str, scores: Tensor, dim: int, mask: Tensor | None) -> tuple[T
 def apply(
     family: Family, scores: Tensor, parameter: Parameter, dim: int, temperature: float = 1.0
 ) -> Tensor:
-    """Run a family on prepared scores of any floating dtype, divided by ``temperature``."""
+    """Run a family on prepared scores of any floating dtype, divided by ``temperature``.
+
+    As in torch.softmax, a number is a row of one entry, and a row may have none.
+    """
+    if scores.dim() == 0:
+        return apply(family, scores.unsqueeze(0), parameter, 0, temperature).squeeze(0)
+    if scores.shape[dim] == 0:
+        return scores.clone()
     wide = scores.float() if scores.dtype in _HALF else scores
     if temperature != 1:
         wide = _below_top(wide, dim) / temperature

@@ -7,10 +7,18 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_parameter, refuse_transforms
+from fenchel._checks import (
+    FenchelError,
+    check_parameter,
+    check_parameter_tensor,
+    check_scores,
+    check_wide,
+    refuse_transforms,
+)
 from fenchel.maps._entmax import _MEANING
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Parameter
+from fenchel.maps._positional import no_bare_int
 from fenchel.maps._prepare import _HALF, prepare
 
 
@@ -94,6 +102,7 @@ class SparseRows(NamedTuple):
         return _scatter(self.values, self.indices, self.sizes, self.n).movedim(-1, dim)
 
 
+@no_bare_int("alpha")
 def sparse_entmax(
     scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
 ) -> SparseRows:
@@ -139,6 +148,7 @@ def sparse_entmax(
     References:
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
+    check_scores("sparse_entmax", scores, dim)
     scores, dim = prepare("sparse_entmax", scores, dim, mask)
     refuse_transforms(
         "sparse_entmax",
@@ -168,15 +178,24 @@ def _op(
     scores: Tensor, alpha: Tensor | None, number: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values, indices, sizes, threshold along the last axis, for a tensor alpha or a number."""
+    _check(scores, alpha)
     parameter = number if alpha is None else alpha
     indices, values, sizes, threshold = kernels.run_sparse("entmax", scores, parameter)
     return values, indices, sizes, threshold
+
+
+def _check(scores: Tensor, alpha: Tensor | None) -> None:
+    dim = check_scores("sparse_entmax", scores, -1)
+    check_wide("sparse_entmax", scores=scores)
+    if alpha is not None:
+        check_parameter_tensor("sparse_entmax", "alpha", alpha, scores, dim)
 
 
 @_op.register_fake
 def _shapes(
     scores: Tensor, alpha: Tensor | None, number: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check(scores, alpha)
     nnz = torch.library.get_ctx().new_dynamic_size()
     sizes = scores.new_empty(scores.shape[:-1], dtype=torch.int64)
     indices = scores.new_empty(nnz, dtype=torch.int64)

@@ -185,7 +185,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         dropout = self.dropout if self.training else 0.0
         if not need_weights and self.normalizer is None:
-            return entmax_attention(q, k, v, self.alpha, mask, dropout, causal), None
+            return entmax_attention(q, k, v, mask, dropout, causal, alpha=self.alpha), None
         normalize = self.normalizer or self._entmax
         weights = F.dropout(attention_weights(q, k, mask, causal, normalize), dropout)
         return weighted_values(weights, v), weights if need_weights else None

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_mask, check_scores
-from fenchel.regularizers._envelope import envelope
+from fenchel._expansion import step_from
+from fenchel.regularizers._envelope import Slopes, envelope
 from fenchel.regularizers._target import (
     IGNORED,
     check_indices,
@@ -189,7 +190,7 @@ class Regularizer(ABC):
         at = check_scores(name, scores, dim)
         target = check_target(name, target, scores, at)
         if is_index(target):
-            check_indices(name, target, scores.shape[at])
+            target = check_indices(name, target, scores.shape[at])
         else:
             target = target.movedim(at, -1)
             self._check_values(name, target)
@@ -239,7 +240,13 @@ class Regularizer(ABC):
         p = self._predict(scores)
         value = self._conjugate_value(scores.detach(), p.detach())
         slope = None if self._parameter is None else -self._slope(p)
-        return envelope(value.to(scores.dtype), scores, p, self._parameter, slope)
+
+        def middle() -> Slopes:
+            omega, at = self._halfway(scores)
+            p = omega._predict(at)
+            return p, None if slope is None else -omega._slope(p)
+
+        return envelope(value.to(scores.dtype), scores, p, self._parameter, slope, middle)
 
     def _conjugate_value(self, scores: Tensor, p: Tensor) -> Tensor:
         top = finite_top(scores)
@@ -266,7 +273,21 @@ class Regularizer(ABC):
         p = self._predict(scores)
         value = self._divergence(scores.detach(), p.detach(), target)
         slope = None if self._parameter is None else self._slope(target) - self._slope(p)
-        return envelope(value.to(scores.dtype), scores, p - target, self._parameter, slope)
+
+        def middle() -> Slopes:
+            omega, at = self._halfway(scores)
+            p = omega._predict(at)
+            return p - target, None if slope is None else omega._slope(target) - omega._slope(p)
+
+        return envelope(value.to(scores.dtype), scores, p - target, self._parameter, slope, middle)
+
+    def _halfway(self, scores: Tensor) -> tuple[Regularizer, Tensor]:
+        """Ω and scores, equal to what they are, with half of the derivatives: see ``envelope``."""
+        known, step = step_from(scores)
+        if self._parameter is None:
+            return self, known + 0.5 * step
+        fixed, drift = step_from(self._parameter)
+        return type(self)(fixed + 0.5 * drift), known + 0.5 * step  # type: ignore[call-arg]
 
     def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
         linear = torch.where(y == p, 0.0, self._gradient(p) * (y - p)).sum(-1)

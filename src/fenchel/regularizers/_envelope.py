@@ -4,16 +4,28 @@ A maximum over :math:`p`, :math:`v(\theta) = \max_p f(\theta, p)`, has the gradi
 :math:`\partial_\theta f` at the maximiser (Danskin): the maximiser itself need not be
 differentiated. For a second derivative it must be, and :math:`\partial_\theta f` then carries the
 graph of the maximiser along.
+
+Inside a compiled ``torch.func`` transform, which cannot see the jvp of a Function, the same is said
+in plain torch ops, as an integral along a step that is 0 and carries the derivatives:
+
+.. math:: v(\theta_0 + s) = v(\theta_0) + \int_0^1 \langle \nabla v(\theta_0 + t s), s \rangle dt
+
+A rule that is exact for polynomials in t of degree k − 1 has the first k derivatives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fenchel._checks import is_transformed
+from fenchel._checks import FenchelError, is_transformed
+from fenchel._expansion import derivative_order, step_from
+
+#: The derivatives of a value in scores and in its parameter, if it has one.
+Slopes = tuple[Tensor, Tensor | None]
 
 
 def envelope(
@@ -22,6 +34,7 @@ def envelope(
     residual: Tensor,
     parameter: Tensor | None = None,
     slope: Tensor | None = None,
+    middle: Callable[[], Slopes] | None = None,
 ) -> Tensor:
     """``value``, made a function of ``scores`` with the gradient ``residual``.
 
@@ -31,7 +44,11 @@ def envelope(
         residual: the derivative of value in scores, with its own graph.
         parameter: broadcasts to (*rows, 1).
         slope: the derivative of value in parameter, shape (*rows, 1), with its own graph.
+        middle: residual and slope half-way between scores as a constant and scores, and so for the
+            parameter: for third derivatives inside torch.compile.
     """
+    if torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        return _integrated(value, scores, (residual, slope), parameter, middle)
     if torch.compiler.is_compiling():
         return _Envelope.apply(value, scores, residual, parameter, slope)
     if not is_transformed():
@@ -39,6 +56,38 @@ def envelope(
         if not (wanted and torch.is_grad_enabled()):
             return value
     return _TransformableEnvelope.apply(value, scores, residual, parameter, slope)
+
+
+def _integrated(
+    value: Tensor,
+    scores: Tensor,
+    end: Slopes,
+    parameter: Tensor | None,
+    middle: Callable[[], Slopes] | None,
+) -> Tensor:
+    """``value`` plus the integral: by the trapezoidal rule, or Simpson's for more derivatives."""
+    order = derivative_order()
+    _, step = step_from(scores)
+    drift = None if parameter is None else parameter - parameter.detach()
+
+    def along(slopes: Slopes) -> Tensor:
+        residual, slope = slopes
+        moved = (residual * step).sum(-1)
+        if slope is not None and drift is not None:
+            moved = moved + (slope * drift).squeeze(-1)
+        return moved.to(value.dtype)
+
+    residual, slope = end
+    start = residual.detach(), None if slope is None else slope.detach()
+    if order <= 2:
+        return value + (along(start) + along(end)) / 2
+    if order > 4 or middle is None:
+        raise FenchelError(
+            f"Fenchel-Young losses: expected at most {1 if middle is None else 3} nested "
+            f"derivatives inside torch.compile, but got {order - 1}; call the loss outside of "
+            "torch.compile."
+        )
+    return value + (along(start) + 4 * along(middle()) + along(end)) / 6
 
 
 class _Envelope(torch.autograd.Function):

@@ -9,7 +9,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_int, check_positive
 from fenchel.regularizers._structured import StructuredRegularizer
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem
+from fenchel.structures._problem import Problem, outside_graphs
 
 
 class Marginals(StructuredRegularizer):
@@ -46,6 +46,7 @@ class Marginals(StructuredRegularizer):
     def margin(self) -> float:
         return math.inf
 
+    @outside_graphs
     def entropy(
         self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
@@ -61,6 +62,7 @@ class Marginals(StructuredRegularizer):
         known = torch.where(problem.scores == -math.inf, 0.0, problem.scores)
         return problem.values((self._max(problem) - (known * mean).sum(1)) / self.temperature)
 
+    @outside_graphs
     def log_prob(
         self,
         scores: Any,
@@ -79,6 +81,7 @@ class Marginals(StructuredRegularizer):
         """
         return -self.loss(scores, target, lengths=lengths, mask=mask) / self.temperature
 
+    @outside_graphs
     def sample(
         self,
         scores: Any,
@@ -106,6 +109,7 @@ class Marginals(StructuredRegularizer):
             drawn = self.structure._sample(problem, n, self.temperature, generator)
             return [problem.means(problem.indicator(parts)) for parts in drawn]
 
+    @outside_graphs
     def k_best(
         self,
         scores: Any,

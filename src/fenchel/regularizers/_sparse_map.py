@@ -11,7 +11,7 @@ from fenchel.regularizers._envelope import envelope
 from fenchel.regularizers._structured import StructuredRegularizer, inner
 from fenchel.solvers import SparseDistribution, sparse_map, sparse_map_means
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem
+from fenchel.structures._problem import Problem, outside_graphs
 
 
 class SparseMAP(StructuredRegularizer):
@@ -78,6 +78,7 @@ class SparseMAP(StructuredRegularizer):
         unary = self.structure._unary(means)
         return 0.5 * self.gamma * unary.square().flatten(-self.structure.event_dim).sum(-1)
 
+    @outside_graphs
     def solve(
         self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> SparseDistribution:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem, to_flat
+from fenchel.structures._problem import Problem, outside_graphs, refuse_unreadable, to_flat
 
 
 class StructuredRegularizer(ABC):
@@ -61,6 +61,7 @@ class StructuredRegularizer(ABC):
 
     # ------------------------------------------------------------------ what users call
 
+    @outside_graphs
     def predict(
         self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Any:
@@ -74,6 +75,7 @@ class StructuredRegularizer(ABC):
         problem = self.structure._problem(self._named("predict"), scores, lengths, mask)
         return problem.means(self._mean(problem))
 
+    @outside_graphs
     def conjugate(
         self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
@@ -87,6 +89,7 @@ class StructuredRegularizer(ABC):
         problem = self.structure._problem(self._named("conjugate"), scores, lengths, mask)
         return problem.values(self._max(problem))
 
+    @outside_graphs
     def loss(
         self,
         scores: Any,
@@ -111,6 +114,8 @@ class StructuredRegularizer(ABC):
         """
         name = self._named("loss")
         problem = self.structure._problem(name, scores, lengths, mask)
+        if isinstance(target, Tensor):
+            refuse_unreadable(target)
         parts = self.structure._target_parts(name, problem, target)
         return problem.values(self._loss(name, problem, parts, cost))
 

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel import kernels
 from fenchel._checks import FenchelError
+from fenchel.kernels import IGNORED
 
-#: The class of a row that does not count: no number that a user would write.
-IGNORED = -(2**63)
+__all__ = ["IGNORED"]
 
 _INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -26,6 +27,7 @@ def check_target(name: str, target: Any, scores: Tensor, dim: int) -> Tensor:
         raise FenchelError(
             f"{name}: expected `target` to be a torch.Tensor, but got {type(target).__name__}."
         )
+    target = kernels.unwrapped(target)
     if target.dtype not in _INDICES and not target.is_floating_point():
         raise FenchelError(
             f"{name}: expected `target` of class indices (int64) or probabilities (floating), but "
@@ -53,18 +55,37 @@ def check_target(name: str, target: Any, scores: Tensor, dim: int) -> Tensor:
     return target.long()
 
 
-def check_indices(name: str, target: Tensor, n: int) -> None:
-    """Check the range of class indices where that is cheap: on the CPU."""
-    if not is_readable(target) or target.numel() == 0:
-        return
-    low, high = (int(value) for value in target.aminmax())
-    if low == IGNORED:
-        low = int(torch.where(target == IGNORED, 0, target).amin())
-    if low < 0 or high >= n:
-        raise FenchelError(
-            f"{name}: expected class indices in [0, {n - 1}] in `target`, but got "
-            f"{low if low < 0 else high}."
-        )
+def check_indices(name: str, target: Tensor, n: int) -> Tensor:
+    """``target``, checked to hold class indices in [0, n - 1], or ``IGNORED``.
+
+    Where its values cannot be read now, because torch traces, compiles or transforms, the check
+    becomes part of what is recorded. On a GPU nothing is read: torch's own kernels refuse there.
+    """
+    if target.device.type != "cpu":
+        return target
+    if is_readable(target):
+        kernels.check_classes(name, target, n)
+        return target
+    return _checked_classes(target, n, name)
+
+
+@torch.library.custom_op("fenchel::checked_classes", mutates_args=())
+def _checked_classes(target: Tensor, n: int, name: str) -> Tensor:
+    """A copy of class indices, if all are in range."""
+    if target.dtype != torch.int64:
+        raise FenchelError(f"{name}: expected class indices of int64, but got {target.dtype}.")
+    kernels.check_classes(name, target, n)
+    return target.clone(memory_format=torch.contiguous_format)
+
+
+@_checked_classes.register_fake
+def _(target: Tensor, n: int, name: str) -> Tensor:
+    return torch.empty_like(target, memory_format=torch.contiguous_format)
+
+
+@_checked_classes.register_vmap
+def _(info: Any, in_dims: Any, target: Tensor, n: int, name: str) -> tuple[Tensor, int]:
+    return _checked_classes(target, n, name), in_dims[0]
 
 
 def check_probabilities(name: str, target: Tensor) -> None:
@@ -99,11 +120,4 @@ def one_hot(target: Tensor, like: Tensor) -> Tensor:
 
 def is_readable(target: Tensor) -> bool:
     """Whether reading values costs no wait for a device and no graph break."""
-    return (
-        target.device.type == "cpu"
-        and type(target) in (Tensor, torch.nn.Parameter)
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._get_tracing_state() is None
-    )
+    return target.device.type == "cpu" and kernels.is_plain(target)

@@ -78,7 +78,7 @@ class Tsallis(Regularizer):
         return divergence(y, p, self.alpha)
 
     def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
-        if is_index(target) and native_serves(scores, self.alpha):
+        if is_index(target) and native_serves(scores, target, self.alpha):
             return native_loss(scores, target, self.alpha)
         return super()._loss(scores, target)
 

@@ -8,31 +8,21 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import is_transformed
 from fenchel.kernels import _native_nonzeros
 from fenchel.maps import entmax
 from fenchel.regularizers._target import IGNORED, one_hot
 from fenchel.regularizers._tsallis_curve import slope
 
-_PLAIN = (Tensor, torch.nn.Parameter)
 Parameter = float | Tensor
 
 
-def native_serves(scores: Tensor, alpha: Parameter) -> bool:
+def native_serves(scores: Tensor, target: Tensor, alpha: Parameter) -> bool:
     """Whether these are plain CPU tensors in plain eager mode."""
-    tensors = (scores, alpha) if isinstance(alpha, Tensor) else (scores,)
-    return (
-        not torch.compiler.is_compiling()
-        and not is_transformed()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._get_tracing_state() is None
-        and all(type(x) in _PLAIN and not x.is_meta for x in tensors)
-        and kernels.choose_backend(scores) == "native"
-    )
+    return kernels.is_plain(scores, target, alpha) and kernels.choose_backend(scores) == "native"
 
 
 def native_loss(scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
-    """Losses of rows along the last axis; a negative class is ignored."""
+    """Losses of rows along the last axis; those of class ``IGNORED`` have none."""
     learned = isinstance(alpha, Tensor) and alpha.requires_grad
     if torch.is_grad_enabled() and (scores.requires_grad or learned):
         return _NativeLoss.apply(scores, target, alpha)
@@ -57,7 +47,7 @@ class _NativeLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores, target, starts, indices, values, *optional = ctx.saved_tensors
         alpha = optional[-1] if ctx.number is None else ctx.number
-        if torch.is_grad_enabled() or not _is_plain(grad):
+        if torch.is_grad_enabled() or not kernels.is_plain(grad):
             return _differentiable_gradients(grad, scores, target, alpha, ctx.with_slope)
         for_scores = for_alpha = None
         if ctx.needs_input_grad[0]:
@@ -66,16 +56,6 @@ class _NativeLoss(torch.autograd.Function):
         if ctx.with_slope:
             for_alpha = (grad.unsqueeze(-1) * optional[0]).sum_to_size(alpha.shape)
         return for_scores, None, for_alpha
-
-
-def _is_plain(grad: Tensor) -> bool:
-    """Whether the core can read a gradient: no batch of them (is_grads_batched), no subclass."""
-    return (
-        type(grad) in _PLAIN
-        and not torch._C._functorch.is_legacy_batchedtensor(grad)
-        and not is_transformed()
-        and torch._C._len_torch_dispatch_stack() == 0
-    )
 
 
 def _differentiable_gradients(

@@ -13,7 +13,7 @@ from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED
 from fenchel.solvers._active_set import active_set
 from fenchel.solvers._arguments import check_max_iter, check_tol
 from fenchel.solvers._sparse_distribution import SparseDistribution
-from fenchel.structures._problem import Problem
+from fenchel.structures._problem import Problem, refuse_unreadable
 from fenchel.structures._structure import Structure
 
 _NAME = "SparseMAP"
@@ -176,6 +176,7 @@ class _FaceProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lists: Tensor, matrix: Tensor) -> Tensor:
+        refuse_unreadable(x)
         ctx.save_for_backward(lists, matrix)
         return kernels.face_product(lists, matrix, x)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel.kernels import reference
+from fenchel.structures._problem import refuse_unreadable
 
 
 class SmoothedMax(torch.autograd.Function):
@@ -27,6 +28,7 @@ class SmoothedMax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_unreadable(grad)
         scores, sizes, means = ctx.saved_tensors
         layout, omega, gamma = ctx.rest
         if torch.is_grad_enabled():  # a second derivative is wanted
@@ -51,6 +53,7 @@ class SmoothedArgmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_unreadable(grad)
         scores, sizes = ctx.saved_tensors
         layout, omega, gamma = ctx.rest
         arguments = scores, grad, layout, sizes, omega, gamma

@@ -8,10 +8,11 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_positive, check_scores
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._matrix import all_finite, inside_cells
-from fenchel.structures._problem import Problem
+from fenchel.structures._problem import Problem, outside_graphs
 from fenchel.structures._sizes import check_sizes
 
 
+@outside_graphs
 def dtw(cost: Tensor, *, lengths: Tensor | None = None, band: float | None = None) -> Tensor:
     r"""Dynamic time warping: the cost of the cheapest monotonic alignment.
 
@@ -37,6 +38,7 @@ def dtw(cost: Tensor, *, lengths: Tensor | None = None, band: float | None = Non
     return problem.values(-problem.score(structure._best_parts(problem, problem.scores)))
 
 
+@outside_graphs
 def soft_dtw(
     cost: Tensor,
     gamma: float = 1.0,
@@ -75,6 +77,7 @@ def soft_dtw(
     return problem.values(-structure._smoothed_max(problem, "entropy", gamma))
 
 
+@outside_graphs
 def soft_dtw_divergence(
     cost_xy: Tensor,
     cost_xx: Tensor,

@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel import kernels
 from fenchel._checks import FenchelError, refuse_transforms
+
+#: For what solves: a compiled graph breaks around it, since its loops end when the data say so.
+outside_graphs = torch.compiler.disable
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,32 @@ class Problem:
 
 def to_flat(x: Tensor) -> Tensor:
     """A tensor as the solvers want it: float64 on the CPU."""
-    if x.is_meta:
-        raise FenchelError("structures: expected tensors with values, but got one on `meta`.")
-    refuse_transforms(
-        "structures",
-        "their solvers read values; they take batches as they are, and torch.autograd has their "
-        "gradients",
-    )
-    return x.to("cpu", torch.float64)
+    refuse_unreadable(x)
+    return kernels.unwrapped(x).to("cpu", torch.float64)
+
+
+def refuse_unreadable(*tensors: Tensor) -> None:
+    """Refuse what a solver cannot work on: it reads values, and no graph of torch ops holds it."""
+    for x in tensors:
+        if x.is_meta:
+            raise FenchelError("structures: expected tensors with values, but got one on `meta`.")
+    refuse_transforms("structures", _REASON)
+    if kernels.is_captured():
+        raise FenchelError(
+            f"structures: expected no tracing and no fake tensors, because {_REASON}."
+        )
+    for x in tensors:
+        if not kernels.have_memory(kernels.unwrapped(x)):
+            what = f"a {type(x).__name__}" if type(x) is not Tensor else "a batched tensor"
+            raise FenchelError(
+                f"structures: expected plain tensors, but got {what}, because {_REASON}."
+            )
+
+
+_REASON = (
+    "their solvers read values; they take batches as they are, and torch.autograd has their "
+    "gradients"
+)
 
 
 def check_values(name: str, scores: Tensor) -> None:

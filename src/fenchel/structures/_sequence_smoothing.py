@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel.kernels import reference
+from fenchel.structures._problem import refuse_unreadable
 
 
 def smoothed_max(scores: Tensor, omega: str, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
@@ -40,6 +41,7 @@ class _Max(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        refuse_unreadable(grad)
         scores, means, sizes = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative: the means depend on the scores
             means, _ = _Argmax.apply(scores, ctx.omega, ctx.layout, sizes)
@@ -60,6 +62,7 @@ class _Argmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+        refuse_unreadable(grad)
         scores, sizes = ctx.saved_tensors
         if torch.is_grad_enabled():  # a third derivative: plain torch can go on
             turned = reference.sequence_product(ctx.omega, scores, grad, ctx.layout, sizes)

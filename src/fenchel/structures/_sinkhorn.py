@@ -11,7 +11,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_int, check_positive
 from fenchel.structures._assignment import Assignment
 from fenchel.structures._matrix import inside_cells, matrix_problem
-from fenchel.structures._problem import Problem
+from fenchel.structures._problem import Problem, outside_graphs, refuse_unreadable
 
 _CHECK_EVERY = 8  # iterations between two looks at the error
 
@@ -34,6 +34,7 @@ class SinkhornSolution:
     converged: Tensor  # shape: (*batch)
 
 
+@outside_graphs
 def sinkhorn(
     scores: Tensor,
     temperature: float = 1.0,
@@ -90,6 +91,7 @@ def sinkhorn(
     return problem.means(plan)
 
 
+@outside_graphs
 def sinkhorn_solve(
     scores: Tensor,
     temperature: float = 1.0,
@@ -270,6 +272,7 @@ class _Sinkhorn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_unreadable(grad)
         scores, rows, columns, plan, held = ctx.saved_tensors
         layout, settings = ctx.rest
         if torch.is_grad_enabled():  # a second derivative is wanted

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel.structures._problem import refuse_unreadable
 
 
 def check_sizes(
@@ -37,6 +38,7 @@ def check_sizes(
             f"{kind}".rstrip()
             + "."
         )
+    refuse_unreadable(lengths)
     sizes = lengths.detach().long().cpu().reshape(instances, len(most))
     if bool((sizes < least).any() | (sizes > full).any()):
         raise FenchelError(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_scores
-from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._problem import Problem, check_values, outside_graphs, to_flat
 
 
 class Structure(ABC):
@@ -168,6 +168,7 @@ class Structure(ABC):
 class BuiltIn(Structure):
     """What the structures of this package share: batched oracles with masks and lengths."""
 
+    @outside_graphs
     def argmax(
         self, scores: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Any:
@@ -183,6 +184,7 @@ class BuiltIn(Structure):
             parts = self._best_parts(problem, problem.scores)
             return problem.means(problem.indicator(parts))
 
+    @outside_graphs
     def score(
         self, scores: Any, target: Any, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:

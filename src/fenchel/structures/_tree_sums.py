@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
+from fenchel.structures._problem import refuse_unreadable
 
 
 class TreeLogPartition(torch.autograd.Function):
@@ -26,6 +27,7 @@ class TreeLogPartition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_unreadable(grad)
         scores, sizes, mean = ctx.saved_tensors
         if torch.is_grad_enabled():  # the marginals again, with a graph
             mean = TreeMarginals.apply(scores, ctx.projective, ctx.layout, sizes)
@@ -45,6 +47,7 @@ class TreeMarginals(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_unreadable(grad)
         scores, sizes = ctx.saved_tensors
         if not torch.is_grad_enabled():
             slope = kernels.tree_marginals(ctx.projective, scores, ctx.layout, sizes, grad)

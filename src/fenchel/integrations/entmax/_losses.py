@@ -258,7 +258,7 @@ def _loss_of_rows(name: str, omega: Regularizer, X: Any, target: Any) -> Tensor:
             "probabilities use fenchel.fenchel_young_loss."
         )
     target = check_target(name, target, X, at)
-    check_indices(name, target, X.shape[-1])
+    target = check_indices(name, target, X.shape[-1])
     return omega.loss(X, target)
 
 

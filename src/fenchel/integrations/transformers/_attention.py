@@ -92,7 +92,7 @@ def attention_function(name: str, alpha_of: Callable[[Module], float | Tensor]) 
         alpha, gqa = alpha_of(module), key.shape[1] != query.shape[1]
         wanted = bool(output_attentions) or weights_are_recorded()
         if softcap is None and s_aux is None and not wanted:
-            out = entmax_attention(query, key, value, alpha, mask, drop, causal, scaling, gqa)
+            out = entmax_attention(query, key, value, mask, drop, causal, scaling, gqa, alpha=alpha)
             return out.transpose(1, 2).contiguous(), None
         at = arrange(name, query, key, value, alpha, mask, drop, causal, scaling, gqa)
         with _without_autocast(at.query):

@@ -1,0 +1,181 @@
+"""The one door to native code: no pointer leaves Python without having passed through here.
+
+A pointer says nothing about what it points to. So a :class:`NativeFunction` knows the type of every
+argument of a function of the core, looks at every tensor that it is given (plain, dense, on the
+CPU, of this dtype, contiguous, not lazily negated or zero) and refuses the rest in a sentence.
+What callers need to come through the door is here too: :func:`is_plain` tells whether tensors may
+be read now, :func:`readable` gives a tensor with its entries in memory as they are, :func:`empty`
+allocates where the core can write.
+
+Sizes and the range of indices are for the callers to check, where values are real: see
+``_indices``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from fenchel._checks import FenchelError, is_transformed
+from fenchel.kernels._library import LIBRARY
+
+_ORDINARY = (Tensor, torch.nn.Parameter)
+_PYTHON = torch._C.DispatchKey.Python
+_REFERENCE = type(ctypes.byref(ctypes.c_int()))  # to a number of ours
+
+
+class Strided:
+    """In a signature: a tensor of any dtype and strides, which the caller passes along."""
+
+
+def is_plain(*values: Any) -> bool:
+    """Whether all tensors among ``values`` can be read now, and nothing must see how.
+
+    That is not so while torch compiles, traces or transforms, and for tensors of a subclass or
+    without memory (fake, meta, batched): there, registered ops and the reference's torch ops serve.
+    Values that are no tensors do not matter.
+    """
+    if torch.compiler.is_compiling() or is_transformed() or is_recorded():
+        return False
+    return have_memory(*values)
+
+
+def is_captured() -> bool:
+    """Whether torch records operations to run them again, or only works out their shapes.
+
+    Other dispatch modes (a counter of FLOPs, a policy of what to recompute) run what they see.
+    """
+    if torch._C._get_tracing_state() is not None:
+        return True
+    return torch._C._len_torch_dispatch_stack() > 0 and any(
+        getattr(mode, "_mode_key", None) is not None for mode in _get_current_dispatch_mode_stack()
+    )
+
+
+def have_memory(*values: Any) -> bool:
+    """Whether all tensors among ``values`` are ordinary ones, whose entries lie in memory."""
+    return all(not isinstance(value, Tensor) or _is_ordinary(value) for value in values)
+
+
+def is_recorded() -> bool:
+    """Whether a tracer or a dispatch mode watches torch's ops: native code would escape it.
+
+    In the body of a registered op it does not: there, the call has been seen already.
+    """
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
+
+
+def _is_ordinary(x: Tensor) -> bool:
+    # A batched tensor (torch.vmap, autograd.grad(is_grads_batched=True)) has the type Tensor.
+    return (
+        type(x) in _ORDINARY
+        and not x.is_meta
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and not torch._C._functorch.is_legacy_batchedtensor(x)
+    )
+
+
+def unwrapped(x: Tensor) -> Tensor:
+    """``x`` without a subclass that only adds methods; one that wraps other tensors stays."""
+    if type(x) in _ORDINARY or torch._C._dispatch_keys(x).has(_PYTHON):
+        return x
+    return x.as_subclass(Tensor)
+
+
+def readable(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """``x`` with its entries in memory as they are: contiguous, not lazily negated or zero.
+
+    Args:
+        x: a tensor on the CPU.
+        dtype: what its entries must be; by default what they are.
+    """
+    if type(x) not in _ORDINARY:
+        x = unwrapped(x)
+    if x._is_zerotensor():
+        return torch.zeros(x.shape, dtype=dtype or x.dtype, device="cpu")
+    if dtype is not None and x.dtype is not dtype:
+        x = x.to(dtype)
+    if x.is_neg() or x.is_conj():
+        x = x.resolve_neg().resolve_conj()
+    return x if x.is_contiguous() else x.contiguous()
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Memory for a result of the core, on the CPU whatever torch's default device is."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+class NativeFunction:
+    """A function of the core, called with tensors and numbers.
+
+    Args:
+        name: without the prefix ``fenchel_``.
+        signature: for each argument the dtype of the tensor that is pointed to, :class:`Strided`,
+            or the ctypes type of a number or of memory that is not a tensor's.
+        result: the ctypes type of what it returns; by default a status, which must be 0.
+
+    Without the core it can be made but not called.
+    """
+
+    def __init__(self, name: str, signature: Sequence[Any], result: Any = ctypes.c_int) -> None:
+        self.name = name
+        self.signature = tuple(signature)
+        self.pointees = tuple(
+            kind if isinstance(kind, torch.dtype) or kind is Strided else None for kind in signature
+        )
+        self.function: Callable[..., Any] | None = None
+        if LIBRARY is not None:
+            self.function = function = getattr(LIBRARY, f"fenchel_{name}")
+            function.argtypes = [
+                ctypes.c_void_p if pointee is not None else kind
+                for kind, pointee in zip(self.signature, self.pointees, strict=True)
+            ]
+            function.restype = result
+
+    def __call__(self, *arguments: Any) -> Any:
+        if is_captured():
+            raise FenchelError(
+                f"fenchel's native core ({self.name}) was called while torch records operations, "
+                "of which it cannot be one; call the public function, or leave the tracer."
+            )
+        assert self.function is not None  # the table of backends does not come here without it
+        return self.function(
+            *[
+                value if kind is None or value is None else _pointer(self.name, value, kind)
+                for value, kind in zip(arguments, self.pointees, strict=True)
+            ]
+        )
+
+
+def check_status(status: int) -> None:
+    if status != 0:
+        raise MemoryError("fenchel: the native core ran out of memory for its scratch rows.")
+
+
+def _pointer(name: str, x: Any, kind: Any) -> Any:
+    """Where the entries of ``x`` lie, if they are what the function expects."""
+    if type(x) is _REFERENCE:
+        return x
+    if (
+        type(x) in _ORDINARY
+        and x.is_cpu
+        and x.layout is torch.strided
+        and (kind is Strided or (x.dtype is kind and x.is_contiguous()))
+        and not x.is_neg()
+        and not x.is_conj()
+        and not x._is_zerotensor()
+    ):
+        try:
+            return x.data_ptr()
+        except RuntimeError:  # a batched tensor: it has no memory of its own
+            pass
+    what = "of any dtype" if kind is Strided else f"contiguous, of dtype {kind}"
+    raise FenchelError(
+        f"fenchel's native core ({name}) expected a plain dense tensor on the CPU, {what}, but got "
+        f"a {type(x).__name__} of {x.dtype} on {x.device} with shape {tuple(x.shape)}."
+    )
