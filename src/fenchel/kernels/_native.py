@@ -1,90 +1,36 @@
-"""ctypes binding of the C++ core: raw pointers, sizes and one parameter a row.
-
-The core has a plain C ABI and links the OpenMP runtime that torch has already loaded, so
-``torch.set_num_threads`` governs it too. ``FENCHEL_NATIVE=0`` in the environment turns it off;
-``FENCHEL_LIBRARY`` names another build of it (the sanitizer's, say);
-``FENCHEL_INSTRUCTION_SET`` asks for less than the machine has (``baseline``, ``avx2``).
-"""
+"""ctypes binding of the C++ core: raw pointers, sizes and one parameter a row."""
 
 from __future__ import annotations
 
-import ctypes
-import json
 import math
-import os
-import sys
-from ctypes import byref, c_char_p, c_double, c_int, c_int64, c_void_p
-from pathlib import Path
+from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fenchel.kernels._library import LIBRARY as LIBRARY
+from fenchel.kernels._library import REASON as REASON
+from fenchel.kernels._library import instruction_set as instruction_set
+from fenchel.kernels._signals import check_status as check_status
+
 Parameter = float | Tensor
 
-ABI_VERSION = 2
-_HERE = Path(__file__).parent
 SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 _OPS = ("entmax", "normmax", "budget", "sq_pnorm_max", "renyimax")
 
 _FORWARD = [c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int64]
 _BACKWARD = [c_void_p] * 4 + [c_int64] * 3 + [c_void_p, c_int64]
 
-
-def _load() -> tuple[ctypes.CDLL | None, str]:
-    """The core and "", or None and the sentence that says why there is none."""
-    if os.environ.get("FENCHEL_NATIVE", "1") == "0":
-        return None, "the native core is disabled by FENCHEL_NATIVE=0."
-    wanted = os.environ.get("FENCHEL_INSTRUCTION_SET", "baseline")
-    if wanted not in ("baseline", "avx2", "avx512"):
-        return None, (
-            "FENCHEL_INSTRUCTION_SET must be baseline, avx2 or avx512, but it is "
-            + repr(wanted)
-            + "."
-        )
-    suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    path = Path(os.environ.get("FENCHEL_LIBRARY", _HERE / f"libfenchel_core{suffix}"))
-    if not path.exists():
-        return None, _why_not_built(path)
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        return None, f"the native core could not be loaded ({error})."
-    library.fenchel_abi_version.restype = c_int
-    version = library.fenchel_abi_version()
-    if version != ABI_VERSION:
-        return None, (
-            f"the native core has ABI version {version}, but this fenchel needs {ABI_VERSION}; "
-            "reinstall fenchel."
-        )
-    return library, ""
-
-
-def _why_not_built(path: Path) -> str:
-    info = _HERE / "_build_info.json"
-    if info.exists():
-        built = json.loads(info.read_text())
-        if not built["native"]:
-            return f"the native core was not built: {built['reason']}."
-    return f"the native core was not found (no {path.name} beside fenchel's kernels)."
-
-
-LIBRARY, REASON = _load()
 _forward = {}
 _backward = {}
 if LIBRARY is not None:
-    LIBRARY.fenchel_instruction_set.restype = c_char_p
     for _dtype, _name in SUFFIX.items():
         for _op in _OPS:
             _forward[_op, _dtype] = getattr(LIBRARY, f"fenchel_{_op}_forward_{_name}")
             _forward[_op, _dtype].argtypes = _FORWARD
             _backward[_op, _dtype] = getattr(LIBRARY, f"fenchel_{_op}_backward_{_name}")
             _backward[_op, _dtype].argtypes = _BACKWARD
-
-
-def instruction_set() -> str | None:
-    """What the core runs on (``"avx512"``, ``"avx2"``, ``"baseline"``), or None without it."""
-    return None if LIBRARY is None else LIBRARY.fenchel_instruction_set().decode()
 
 
 def entmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
@@ -180,8 +126,3 @@ def parameter_pointer(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
     rows = list(x.shape)
     rows[dim] = 1
     return value.detach().expand(rows).to("cpu", torch.float64).contiguous(), 1
-
-
-def check_status(status: int) -> None:
-    if status != 0:
-        raise MemoryError("fenchel: the native core ran out of memory for its scratch rows.")

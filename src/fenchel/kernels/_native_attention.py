@@ -76,13 +76,15 @@ def attention_output(
 def output_of_weights(query: Tensor, key: Tensor, value: Tensor, weights: Weights) -> Tensor:
     """Listed weights times the values."""
     out = _empty_output(query, value)
-    _functions["attention_output", query.dtype](
-        value.data_ptr(),
-        _shape(query, key, value, None, False),
-        weights.starts.data_ptr(),
-        weights.indices.data_ptr(),
-        weights.values.data_ptr(),
-        out.data_ptr(),
+    check_status(
+        _functions["attention_output", query.dtype](
+            value.data_ptr(),
+            _shape(query, key, value, None, False),
+            weights.starts.data_ptr(),
+            weights.indices.data_ptr(),
+            weights.values.data_ptr(),
+            out.data_ptr(),
+        )
     )
     return out
 

@@ -8,9 +8,9 @@ from ctypes import c_int64, c_void_p
 import torch
 from torch import Tensor
 
-from fenchel.kernels._native import LIBRARY, SUFFIX, readable
+from fenchel.kernels._native import LIBRARY, SUFFIX, check_status, readable
 
-_functions: dict[tuple[str, torch.dtype], Callable[..., None]] = {}
+_functions: dict[tuple[str, torch.dtype], Callable[..., int]] = {}
 if LIBRARY is not None:
     for _dtype, _suffix in SUFFIX.items():
         for _name, _arguments in {
@@ -29,15 +29,17 @@ def times_matrix(
     rows, d = starts.shape[0] - 1, matrix.shape[1]
     out = torch.empty(rows, d, dtype=matrix.dtype)
     scale = None if scale is None else readable(scale)
-    _functions["list_times_matrix", matrix.dtype](
-        None if scale is None else scale.data_ptr(),
-        starts.data_ptr(),
-        indices.data_ptr(),
-        values.data_ptr(),
-        matrix.data_ptr(),
-        out.data_ptr(),
-        rows,
-        d,
+    check_status(
+        _functions["list_times_matrix", matrix.dtype](
+            None if scale is None else scale.data_ptr(),
+            starts.data_ptr(),
+            indices.data_ptr(),
+            values.data_ptr(),
+            matrix.data_ptr(),
+            out.data_ptr(),
+            rows,
+            d,
+        )
     )
     return out
 
@@ -49,15 +51,17 @@ def transpose(
     scale = None if scale is None else readable(scale)
     column_starts = torch.empty(n + 1, dtype=torch.int64)
     column_rows, column_values = torch.empty_like(indices), torch.empty_like(values)
-    _functions["transpose_list", values.dtype](
-        None if scale is None else scale.data_ptr(),
-        starts.data_ptr(),
-        indices.data_ptr(),
-        values.data_ptr(),
-        starts.shape[0] - 1,
-        n,
-        column_starts.data_ptr(),
-        column_rows.data_ptr(),
-        column_values.data_ptr(),
+    check_status(
+        _functions["transpose_list", values.dtype](
+            None if scale is None else scale.data_ptr(),
+            starts.data_ptr(),
+            indices.data_ptr(),
+            values.data_ptr(),
+            starts.shape[0] - 1,
+            n,
+            column_starts.data_ptr(),
+            column_rows.data_ptr(),
+            column_values.data_ptr(),
+        )
     )
     return column_starts, column_rows, column_values

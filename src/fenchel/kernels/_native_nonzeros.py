@@ -91,14 +91,16 @@ def list_to_dense(scale: Tensor, starts: Tensor, indices: Tensor, values: Tensor
     """Listed rows, each times its own ``scale``, as a dense tensor (*scale.shape, n)."""
     scale = readable(scale)
     out = torch.empty((*scale.shape, n), dtype=scale.dtype)
-    _functions["list_to_dense", scale.dtype](
-        scale.data_ptr(),
-        starts.data_ptr(),
-        indices.data_ptr(),
-        values.data_ptr(),
-        out.data_ptr(),
-        scale.numel(),
-        n,
+    check_status(
+        _functions["list_to_dense", scale.dtype](
+            scale.data_ptr(),
+            starts.data_ptr(),
+            indices.data_ptr(),
+            values.data_ptr(),
+            out.data_ptr(),
+            scale.numel(),
+            n,
+        )
     )
     return out
 

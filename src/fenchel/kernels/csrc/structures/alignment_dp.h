@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "../scratch.h"
 #include "exp_log.h"
 #include "oracle.h"
 
@@ -86,7 +88,6 @@ struct SquaredMax {
 template <class Smoothed>
 class AlignmentSweep {
  public:
-  // Memory is kept from one instance to the next.
   void prepare(int64_t stride, const int64_t* size, double gamma, bool second_order) {
     stride_ = stride, m_ = size[0], n_ = size[1], smoothed_ = Smoothed(gamma);
     start_.resize(diagonals());
@@ -116,6 +117,11 @@ class AlignmentSweep {
     to_diagonals(scores, cells_);
     to_diagonals(direction, directions_);
     return sweep<true>();
+  }
+
+  // About what it holds.
+  size_t bytes() const {
+    return (4 * cells_.capacity() + 4 * directions_.capacity()) * sizeof(double);
   }
 
   // The expected alignment into `out` (rows of `stride`), after forward().
@@ -176,7 +182,9 @@ class AlignmentSweep {
       tangent_lines_[0][1] = directions_[0];
       for (auto& list : tangents_) std::fill_n(list.begin(), kWidth, 0.0);
     }
+    const StopCheck check;
     for (int64_t d = 1; d < diagonals(); ++d) {
+      check(16 * (last(d) - first(d) + 1));
       const Line &one = lines_[(d - 1) % 3], &two = lines_[(d - 2 + 3) % 3];
       Line& here = lines_[d % 3];
       const Line &d_one = tangent_lines_[(d - 1) % 3], &d_two = tangent_lines_[(d - 2 + 3) % 3];
@@ -228,7 +236,9 @@ class AlignmentSweep {
       for (auto& line : tangent_lines_) std::fill(line.begin(), line.end(), 0.0);
     }
     const int64_t end = diagonals() - 1;
+    const StopCheck check;
     for (int64_t d = end; d >= 0; --d) {
+      check(16 * (last(d) - first(d) + 1));
       const Line &far = *across[(d + 2) % 3], &d_far = *d_across[(d + 2) % 3];
       Line &near = *across[d % 3], &d_near = *d_across[d % 3];
       // A vector reads row i + 1 of `down` before the next one writes it, and writes only rows that
@@ -264,16 +274,38 @@ class AlignmentSweep {
   Line lines_[3], tangent_lines_[3], more_[4];
 };
 
+// A sweep whose memory is that of the thread's last instance, unless that was a large one. What is lent
+// is not there: a call within a call (by a signal's handler) gets its own.
+template <class Smoothed>
+class BorrowedSweep {
+ public:
+  BorrowedSweep() : mine_(std::move(kept())) {}
+  ~BorrowedSweep() {
+    if (mine_.bytes() <= kKeptBytes) kept() = std::move(mine_);
+  }
+  BorrowedSweep(const BorrowedSweep&) = delete;
+  BorrowedSweep& operator=(const BorrowedSweep&) = delete;
+  AlignmentSweep<Smoothed>* operator->() { return &mine_; }
+
+ private:
+  static AlignmentSweep<Smoothed>& kept() {
+    static thread_local AlignmentSweep<Smoothed> sweep;
+    return sweep;
+  }
+
+  AlignmentSweep<Smoothed> mine_;
+};
+
 // values[i], and the expected alignments unless `gradients` is null (0 in padding).
 template <class Smoothed>
 int alignment_values(const Instances& at, double gamma, double* values, double* gradients) {
   return for_instances(at.count, at.count * at.parts * 16, [&](int64_t i) {
-    static thread_local AlignmentSweep<Smoothed> sweep;
-    sweep.prepare(at.layout[1], at.size_of(i), gamma, false);
-    values[i] = sweep.forward(at.scores_of(i));
+    BorrowedSweep<Smoothed> sweep;
+    sweep->prepare(at.layout[1], at.size_of(i), gamma, false);
+    values[i] = sweep->forward(at.scores_of(i));
     if (gradients == nullptr) return;
     std::fill_n(gradients + i * at.parts, at.parts, 0.0);
-    sweep.gradient(gradients + i * at.parts);
+    sweep->gradient(gradients + i * at.parts);
   });
 }
 
@@ -281,11 +313,11 @@ int alignment_values(const Instances& at, double gamma, double* values, double* 
 template <class Smoothed>
 int alignment_products(const Instances& at, const double* directions, double gamma, double* out) {
   return for_instances(at.count, at.count * at.parts * 32, [&](int64_t i) {
-    static thread_local AlignmentSweep<Smoothed> sweep;
-    sweep.prepare(at.layout[1], at.size_of(i), gamma, true);
-    sweep.forward(at.scores_of(i), directions + i * at.parts);
+    BorrowedSweep<Smoothed> sweep;
+    sweep->prepare(at.layout[1], at.size_of(i), gamma, true);
+    sweep->forward(at.scores_of(i), directions + i * at.parts);
     std::fill_n(out + i * at.parts, at.parts, 0.0);
-    sweep.product(out + i * at.parts);
+    sweep->product(out + i * at.parts);
   });
 }
 

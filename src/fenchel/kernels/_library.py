@@ -1,0 +1,83 @@
+"""The C++ core as a loaded library, or the sentence that says why there is none.
+
+The core has a plain C ABI and links the OpenMP runtime that torch has already loaded, so
+``torch.set_num_threads`` governs it too. ``FENCHEL_NATIVE=0`` in the environment turns it off;
+``FENCHEL_LIBRARY`` names another build of it (the sanitizer's, say);
+``FENCHEL_INSTRUCTION_SET`` asks for less than the machine has (``baseline``, ``avx2``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from ctypes import c_char_p, c_int
+from pathlib import Path
+
+import torch  # noqa: F401  # its OpenMP runtime must be there first
+
+ABI_VERSION = 3
+
+
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    """The core and "", or None and the sentence that says why there is none."""
+    if os.environ.get("FENCHEL_NATIVE", "1") == "0":
+        return None, "the native core is disabled by FENCHEL_NATIVE=0."
+    wanted = os.environ.get("FENCHEL_INSTRUCTION_SET", "baseline")
+    if wanted not in ("baseline", "avx2", "avx512"):
+        return None, (
+            "FENCHEL_INSTRUCTION_SET must be baseline, avx2 or avx512, but it is "
+            + repr(wanted)
+            + "."
+        )
+    name = "libfenchel_core.dylib" if sys.platform == "darwin" else "libfenchel_core.so"
+    path = Path(os.environ["FENCHEL_LIBRARY"]) if "FENCHEL_LIBRARY" in os.environ else find(name)
+    if path is None or not path.exists():
+        return None, _why_not_built(name if path is None else path.name)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"the native core could not be loaded ({error})."
+    library.fenchel_abi_version.restype = c_int
+    version = library.fenchel_abi_version()
+    if version != ABI_VERSION:
+        return None, (
+            f"the native core has ABI version {version}, but this fenchel needs {ABI_VERSION}; "
+            "reinstall fenchel."
+        )
+    return library, ""
+
+
+def find(name: str) -> Path | None:
+    """A file that the build put beside the kernels, or None.
+
+    An editable install leaves the sources where they are and builds into site-packages: the package
+    then has two folders, of which ``__file__`` names only one.
+    """
+    for folder in sys.modules[__package__].__path__:
+        path = Path(folder) / name
+        if path.exists():
+            return path
+    return None
+
+
+def _why_not_built(name: str) -> str:
+    info = find("_build_info.json")
+    if info is not None:
+        built = json.loads(info.read_text())
+        if not built["native"]:
+            return f"the native core was not built: {built['reason']}."
+    return f"the native core was not found (no {name} beside fenchel's kernels)."
+
+
+LIBRARY, REASON = _load()
+#: Whether someone asked for it to be absent.
+DISABLED = os.environ.get("FENCHEL_NATIVE", "1") == "0"
+if LIBRARY is not None:
+    LIBRARY.fenchel_instruction_set.restype = c_char_p
+
+
+def instruction_set() -> str | None:
+    """What the core runs on (``"avx512"``, ``"avx2"``, ``"baseline"``), or None without it."""
+    return None if LIBRARY is None else LIBRARY.fenchel_instruction_set().decode()
