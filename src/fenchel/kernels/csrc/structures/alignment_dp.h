@@ -96,13 +96,20 @@ class AlignmentSweep {
       start_[d] = room - first(d);
       room += (last(d) - first(d) + kWidth) / kWidth * kWidth;
     }
+    const StopCheck check;
     cells_.resize(room);
-    for (auto& list : shares_) list.resize(room);
+    for (auto& list : shares_) {
+      check(room);
+      list.resize(room);
+    }
     // Room for a cell before the first, and for a vector behind the last.
     for (auto& line : lines_) line.resize(m_ + 1 + 2 * kWidth);
     if (!second_order) return;
     directions_.resize(room);
-    for (auto& list : tangents_) list.resize(room);
+    for (auto& list : tangents_) {
+      check(room);
+      list.resize(room);
+    }
     for (auto& line : tangent_lines_) line.resize(m_ + 1 + 2 * kWidth);
   }
 
@@ -147,7 +154,9 @@ class AlignmentSweep {
   int64_t last(int64_t d) const { return std::min(d, m_ - 1); }
 
   void to_diagonals(const double* from, std::vector<double>& to) const {
+    const StopCheck check;
     for (int64_t i = 0; i < m_; ++i) {
+      check(n_);
       for (int64_t j = 0; j < n_; ++j) {
         to[start_[i + j] + i] = from[i * stride_ + j];
       }
@@ -155,7 +164,9 @@ class AlignmentSweep {
   }
 
   void from_diagonals(const std::vector<double>& from, double* to) const {
+    const StopCheck check;
     for (int64_t i = 0; i < m_; ++i) {
+      check(n_);
       for (int64_t j = 0; j < n_; ++j) {
         to[i * stride_ + j] = from[start_[i + j] + i];
       }

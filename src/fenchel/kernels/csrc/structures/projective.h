@@ -26,6 +26,7 @@ class ProjectiveTreeOracle {
         first_(single_root_ ? 1 : 0),
         tokens_(size[0] + 1) {
     for (auto* table : {&right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
+      StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
   }

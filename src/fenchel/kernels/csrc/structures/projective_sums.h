@@ -40,6 +40,7 @@ class ProjectiveSums {
   ProjectiveSums(const TreeScores& of, int64_t words, bool single_root)
       : of_(of), single_root_(single_root), first_(single_root ? 1 : 0), tokens_(words + 1) {
     for (auto* table : {&weight_, &right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
+      StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
     // Half-way between a word's best and worst head: the product of all stays near 1.
