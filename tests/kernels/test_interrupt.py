@@ -167,7 +167,8 @@ def test_handlers_run_during_every_kind_of_call(name, ticks, monkeypatch):
             break
         n *= 2
     assert longest["took"] > LONG
-    assert longest["silent"] < 0.7 * LONG
+    # A busy machine stretches everything, but silence must end before the call does.
+    assert longest["silent"] < min(1.0, 0.9 * longest["took"])
 
 
 def outcome(code: str, *, after: float = 1.0, threads: int = 1) -> str:

@@ -181,7 +181,9 @@ def _band(sizes: Tensor, m: int, n: int, band: float) -> Tensor:
     rows, columns = (sizes - 1).reshape(-1, 2, 1, 1).unbind(1)
     i, j = torch.arange(m).unsqueeze(1), torch.arange(n)
     # Whole numbers, so that cells on the edge are in; a single row or column is the line itself.
-    return (j * rows - i * columns).abs() <= band * torch.maximum(rows, columns)
+    # In float64: a band wider than any matrix must not overflow.
+    away = (j * rows - i * columns).abs().double()
+    return away <= float(band) * torch.maximum(rows, columns)
 
 
 def _are_paths(pairs: Tensor, sizes: Tensor) -> Tensor:
