@@ -12,10 +12,11 @@ import ctypes
 import json
 import os
 import sys
+import warnings
 from ctypes import c_char_p, c_int
 from pathlib import Path
 
-import torch  # noqa: F401  # its OpenMP runtime must be there first
+import torch  # before the core: its OpenMP runtime must be there first
 
 ABI_VERSION = 3
 
@@ -72,8 +73,13 @@ def _why_not_built(name: str) -> str:
 
 
 LIBRARY, REASON = _load()
-#: Whether someone asked for it to be absent.
-DISABLED = os.environ.get("FENCHEL_NATIVE", "1") == "0"
+#: What it means that there is none, unless someone asked for that.
+CONSEQUENCE = ""
+if LIBRARY is None and os.environ.get("FENCHEL_NATIVE", "1") != "0":
+    CONSEQUENCE = (
+        "The reference kernels run instead: same results, 10 to 100 times slower on the CPU."
+    )
+_warned = False
 if LIBRARY is not None:
     LIBRARY.fenchel_instruction_set.restype = c_char_p
 
@@ -81,3 +87,16 @@ if LIBRARY is not None:
 def instruction_set() -> str | None:
     """What the core runs on (``"avx512"``, ``"avx2"``, ``"baseline"``), or None without it."""
     return None if LIBRARY is None else LIBRARY.fenchel_instruction_set().decode()
+
+
+def warn_of_fallback() -> None:
+    """Say once that the core is missing, if nobody asked for that."""
+    global _warned
+    if _warned or not CONSEQUENCE or torch.compiler.is_compiling():
+        return
+    _warned = True
+    warnings.warn(
+        f"fenchel: {REASON} {CONSEQUENCE} Install a C++17 compiler with OpenMP and reinstall "
+        "fenchel, or set FENCHEL_NATIVE=0 to go on without this warning.",
+        stacklevel=2,
+    )

@@ -1,13 +1,14 @@
-// A thread's scratch memory. A small block stays with the thread for its next call, a large one is
-// given back when the loop that needed it ends.
+// A thread's scratch memory. A small block stays with the thread for its next call: fresh memory comes
+// page by page, at a cost above that of many a call. A large one, or one more than all threads together
+// may keep, is given back when the loop that needed it ends.
 #pragma once
 
 #include <cstdlib>
 
+#include "table.h"
+
 namespace fenchel {
 namespace FENCHEL_ISA {
-
-constexpr size_t kKeptBytes = size_t(16) << 20;  // the most that a thread keeps
 
 class Scratch {
  public:
@@ -17,8 +18,8 @@ class Scratch {
     Kept& mine = kept();
     block_ = mine.block;
     size_ = mine.size;
-    mine.block = nullptr;
-    mine.size = 0;
+    mine = Kept();
+    give_up(size_);
     if (block_ != nullptr && bytes <= size_) return;
     std::free(block_);
     size_ = (bytes + 4096) / 4096 * 4096;
@@ -27,12 +28,12 @@ class Scratch {
 
   ~Scratch() {
     Kept& mine = kept();
-    if (size_ > kKeptBytes || mine.block != nullptr) {
+    if (block_ != nullptr && mine.block == nullptr && may_keep(size_)) {
+      mine.block = block_;
+      mine.size = size_;
+    } else {
       std::free(block_);
-      return;
     }
-    mine.block = block_;
-    mine.size = block_ == nullptr ? 0 : size_;
   }
 
   Scratch(const Scratch&) = delete;
@@ -44,12 +45,20 @@ class Scratch {
   struct Kept {
     void* block = nullptr;
     size_t size = 0;
-    ~Kept() { std::free(block); }
+  };
+
+  // Frees a thread's block with the thread.
+  struct Owner {
+    Kept mine;
+    ~Owner() {
+      give_up(mine.size);
+      std::free(mine.block);
+    }
   };
 
   static Kept& kept() {
-    static thread_local Kept mine;
-    return mine;
+    static thread_local Owner here;
+    return here.mine;
   }
 
   void* block_;

@@ -5,6 +5,7 @@
 // or 1). Every function returns a Status of stopping.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fenchel {
@@ -90,5 +91,10 @@ struct Table {
 
 // How many threads a piece of work deserves; 1 in a forked child, whose OpenMP pool is gone.
 int threads_for(int64_t entries);
+
+// Whether a thread may keep so many bytes of scratch for its next call; give_up() when it takes them
+// out again.
+bool may_keep(size_t bytes);
+void give_up(size_t bytes);
 
 }  // namespace fenchel

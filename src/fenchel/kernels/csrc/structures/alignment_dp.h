@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "../scratch.h"
 #include "exp_log.h"
 #include "oracle.h"
 
@@ -290,18 +289,23 @@ class AlignmentSweep {
 template <class Smoothed>
 class BorrowedSweep {
  public:
-  BorrowedSweep() : mine_(std::move(kept())) {}
+  BorrowedSweep() : mine_(std::move(kept())) { give_up(mine_.bytes()); }
   ~BorrowedSweep() {
-    if (mine_.bytes() <= kKeptBytes) kept() = std::move(mine_);
+    if (kept().bytes() == 0 && may_keep(mine_.bytes())) kept() = std::move(mine_);
   }
   BorrowedSweep(const BorrowedSweep&) = delete;
   BorrowedSweep& operator=(const BorrowedSweep&) = delete;
   AlignmentSweep<Smoothed>* operator->() { return &mine_; }
 
  private:
+  struct Owner {
+    AlignmentSweep<Smoothed> sweep;
+    ~Owner() { give_up(sweep.bytes()); }
+  };
+
   static AlignmentSweep<Smoothed>& kept() {
-    static thread_local AlignmentSweep<Smoothed> sweep;
-    return sweep;
+    static thread_local Owner here;
+    return here.sweep;
   }
 
   AlignmentSweep<Smoothed> mine_;
