@@ -38,7 +38,9 @@ class Alignment(BuiltIn):
             between the corners (Sakoe and Chiba's band, along the slope of each instance); None
             for any path. In 0-based cells, :math:`|j - i \frac{n-1}{m-1}| \le` ``band`` if
             :math:`n \le m`, and the same with the sides exchanged otherwise. From 1/2 on there is
-            a path for any m and n; 0 leaves the diagonal of a square.
+            a path for any m and n; 0 leaves the diagonal of a square. On rectangles tslearn's
+            ``sakoe_chiba_radius`` means something else: the band runs along the diagonal of the
+            index and is widened by :math:`|m - n|` cells on one side. On squares the two agree.
 
     Example:
         >>> scores = torch.tensor([[3.0, 0.0, 0.0], [2.0, 0.0, 1.0]])

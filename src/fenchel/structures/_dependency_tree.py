@@ -32,6 +32,9 @@ class DependencyTree(BuiltIn):
     subtraction, in :math:`O(n^3)`; both exactly, for one root or several. Projective trees have
     Eisner's dynamic program, in :math:`O(n^3)`.
 
+    To compare with the non-projective trees of ``vene/sparsemap``, set ``single_root=False``: there
+    several words may hang on the root.
+
     Args:
         single_root: exactly one word hangs on the root; else one or more.
         projective: no two arcs cross when the root stands left of the words.
