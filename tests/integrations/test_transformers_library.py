@@ -24,7 +24,7 @@ def test_an_old_version_is_named(version, has):
     with pytest.raises(
         MissingDependency,
         match=r"fenchel\.integrations\.transformers needs transformers 4\.54 or newer, the first "
-        r"in which attention functions and masks can be registered, but [0-9.]+ is installed; run "
+        r"whose models take a registered attention function, but [0-9.]+ is installed; run "
         r'`pip install -U "transformers>=4\.54"`\.',
     ):
         check_registries(SimpleNamespace(__version__=version, **has))

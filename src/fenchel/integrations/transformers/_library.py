@@ -26,8 +26,8 @@ def check_registries(found: Any) -> None:
     both = hasattr(found, "AttentionInterface") and hasattr(found, "AttentionMaskInterface")
     if not both or _numbers(found.__version__) < _numbers(OLDEST):
         raise MissingDependency(
-            f"{_PURPOSE} needs transformers {OLDEST} or newer, the first in which attention "
-            f"functions and masks can be registered, but {found.__version__} is installed; run "
+            f"{_PURPOSE} needs transformers {OLDEST} or newer, the first whose models take "
+            f"a registered attention function, but {found.__version__} is installed; run "
             f'`pip install -U "transformers>={OLDEST}"`.'
         )
 
