@@ -85,9 +85,14 @@ def check_dim(name: str, dim: Any) -> int:
 
 
 def check_int(name: str, label: str, value: Any) -> int:
-    """Check that ``value`` is an int (NumPy's count)."""
+    """Check that ``value`` is an int (NumPy's count) that fits in 64 bits, as torch's do."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return operator.index(value)
+        number = operator.index(value)
+        if -(2**63) <= number < 2**63:
+            return number
+        raise FenchelError(
+            f"{name}: expected `{label}` to fit in 64 bits, but got {number}; use a smaller number."
+        )
     raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
 
 

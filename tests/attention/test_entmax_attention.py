@@ -76,7 +76,9 @@ def test_learned_alpha(alpha, shape, rng):
     got = fy.entmax_attention(q, k, v, alpha=learned, is_causal=is_causal)
     wanted = composed(q, k, v, learned, is_causal=is_causal)
     assert_same(got, wanted, (q, k, v, learned))
-    frozen = fy.entmax_attention(q.detach(), k.detach(), v.detach(), alpha=learned, is_causal=is_causal)
+    frozen = fy.entmax_attention(
+        q.detach(), k.detach(), v.detach(), alpha=learned, is_causal=is_causal
+    )
     assert torch.equal(gradients(frozen, (learned,))[0], gradients(got, (learned,))[0])
 
 

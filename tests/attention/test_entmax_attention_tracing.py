@@ -48,7 +48,9 @@ def test_compile_with_a_learned_mask(backend, rng):
     q, k, v = make(rng)
     mask = randn(3, 7, 9, rng=rng).requires_grad_()
     assert_compiles(
-        lambda *x: fy.entmax_attention(*x[:3], x[3], alpha=1.5), (q, k, v, mask), backend="aot_eager"
+        lambda *x: fy.entmax_attention(*x[:3], x[3], alpha=1.5),
+        (q, k, v, mask),
+        backend="aot_eager",
     )
 
 

@@ -35,7 +35,10 @@ def test_heads_masks_and_groups(rng):
     mask[0, 0, 2] = False  # a query that may look nowhere
     out, weights = fy.sparse_entmax_attention(q, k, v, mask, alpha=alpha, enable_gqa=True)
     torch.testing.assert_close(
-        out, fy.entmax_attention(q, k, v, mask, alpha=alpha, enable_gqa=True), atol=1e-14, rtol=1e-14
+        out,
+        fy.entmax_attention(q, k, v, mask, alpha=alpha, enable_gqa=True),
+        atol=1e-14,
+        rtol=1e-14,
     )
     dense = weights.to_dense()
     assert (dense[~mask.expand_as(dense)] == 0).all()

@@ -196,11 +196,14 @@ void one_case(Random& random) {
 
 #include "fuzz_groups.h"
 #include "fuzz_lists.h"
+#include "fuzz_structures.h"
 
 template <class T>
 void any_case(Random& random) {
-  const int kind = below(random, 5);
-  if (kind == 4) {
+  const int kind = below(random, 6);
+  if (kind == 5) {
+    structure_case(random);
+  } else if (kind == 4) {
     groups_case<T>(random);
   } else if (kind == 0) {
     loss_case<T>(random);

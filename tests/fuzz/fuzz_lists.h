@@ -7,11 +7,11 @@
                                               int64_t, const int64_t*, T*, double*, int64_t,      \
                                               int64_t*, int64_t*, void**);                        \
   extern "C" void fenchel_sparse_take32_##suffix(void*, int32_t*, T*);                            \
-  extern "C" void fenchel_list_to_dense_##suffix(const T*, const int64_t*, const int32_t*,        \
+  extern "C" int fenchel_list_to_dense_##suffix(const T*, const int64_t*, const int32_t*,         \
                                                  const T*, T*, int64_t, int64_t);                 \
-  extern "C" void fenchel_list_times_matrix_##suffix(const T*, const int64_t*, const int32_t*,    \
+  extern "C" int fenchel_list_times_matrix_##suffix(const T*, const int64_t*, const int32_t*,     \
                                                      const T*, const T*, T*, int64_t, int64_t);   \
-  extern "C" void fenchel_transpose_list_##suffix(const T*, const int64_t*, const int32_t*,       \
+  extern "C" int fenchel_transpose_list_##suffix(const T*, const int64_t*, const int32_t*,        \
                                                   const T*, int64_t, int64_t, int64_t*, int32_t*, \
                                                   T*);                                            \
   extern "C" int fenchel_attention_forward_##suffix(                                              \
@@ -20,7 +20,7 @@
   extern "C" int fenchel_attention_backward_##suffix(                                             \
       const T*, const T*, const T*, const T*, const int64_t*, double, const double*, int64_t,     \
       const int64_t*, const int32_t*, const T*, const T*, T*, T*, T*, T*, double*);               \
-  extern "C" void fenchel_attention_output_##suffix(const T*, const int64_t*, const int64_t*,     \
+  extern "C" int fenchel_attention_output_##suffix(const T*, const int64_t*, const int64_t*,      \
                                                     const int32_t*, const T*, T*);
 LISTS(f32, float)
 LISTS(f64, double)

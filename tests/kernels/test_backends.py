@@ -11,9 +11,13 @@ import pytest
 import torch
 
 import fenchel as fy
-from fenchel.kernels import _native, choose_backend
+from fenchel import kernels
+from fenchel.kernels import _library, _native, choose_backend
 
 needs_native = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
+
+
+SLOWER = "The reference kernels run instead: same results, 10 to 100 times slower on the CPU."
 
 
 def run_python(code: str, **environment: str) -> str:
@@ -86,13 +90,53 @@ def test_an_unknown_instruction_set_is_refused():
     code = "import fenchel as fy; print(fy.backends().active, fy.backends().reason)"
     said = run_python(code, FENCHEL_INSTRUCTION_SET="avx9")
     wanted = "FENCHEL_INSTRUCTION_SET must be baseline, avx2 or avx512, but it is 'avx9'."
-    assert said == f"reference {wanted}"
+    assert said == f"reference {wanted} {SLOWER}"
 
 
 def test_a_missing_library_is_named(tmp_path):
     code = "import fenchel as fy; print(fy.backends().reason)"
     said = run_python(code, FENCHEL_LIBRARY=str(tmp_path / "libnowhere.so"))
-    assert said == "the native core was not found (no libnowhere.so beside fenchel's kernels)."
+    missing = "the native core was not found (no libnowhere.so beside fenchel's kernels)."
+    assert said == f"{missing} {SLOWER}"
+
+
+CALLS_TWICE = """
+import warnings, torch
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import fenchel as fy
+    {before}
+    print(len(seen))
+    fy.sparsemax(torch.zeros(3))
+    fy.MAP(fy.KSubsets(1)).predict(torch.zeros(3))
+    for warning in seen:
+        print(warning.category.__name__, warning.message)
+"""
+
+
+def test_the_first_call_without_the_core_warns_once(tmp_path):
+    library = str(tmp_path / "libnowhere.so")
+    said = run_python(CALLS_TWICE.format(before=""), FENCHEL_LIBRARY=library).splitlines()
+    assert said == [
+        "0",
+        "UserWarning fenchel: the native core was not found (no libnowhere.so beside fenchel's "
+        f"kernels). {SLOWER} Install a C++17 compiler with OpenMP and reinstall fenchel, or set "
+        "FENCHEL_NATIVE=0 to go on without this warning.",
+    ]
+
+
+def test_who_asked_for_the_reference_is_not_warned(tmp_path):
+    assert run_python(CALLS_TWICE.format(before=""), FENCHEL_NATIVE="0") == "0"
+    chosen = CALLS_TWICE.format(before="fy.use_backend('reference')")
+    assert run_python(chosen, FENCHEL_LIBRARY=str(tmp_path / "libnowhere.so")) == "0"
+
+
+def test_the_library_is_found_in_every_folder_of_the_package(tmp_path, monkeypatch):
+    """As an editable install has it: sources in one folder, what was built in another."""
+    (tmp_path / "libfenchel_core.so").write_text("built")
+    monkeypatch.setattr(kernels, "__path__", ["/nowhere", str(tmp_path)])
+    assert _library.find("libfenchel_core.so") == tmp_path / "libfenchel_core.so"
+    assert _library.find("other.so") is None
 
 
 def test_a_broken_library_is_reported(tmp_path):

@@ -37,7 +37,9 @@ class Map:
     def __call__(self, scores: Tensor, param: float | Tensor | None = None, **kwargs) -> Tensor:
         if self.name == "budget" and not isinstance(param, Tensor):
             param = self.params[0] if param is None else param
-            if scores.dim() and param > scores.shape[kwargs.get("dim", -1)]:  # refused as a number, not as a tensor
+            if (
+                scores.dim() and param > scores.shape[kwargs.get("dim", -1)]
+            ):  # refused as a number, not as a tensor
                 param = torch.tensor(param, dtype=torch.float64)
         if self.parameter is not None and param is not None:
             kwargs[self.parameter] = param

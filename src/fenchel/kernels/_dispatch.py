@@ -2,7 +2,8 @@
 
 ``"native"`` is the C++ core (CPU, float32 and float64); ``"reference"`` is plain torch (any
 device). Left alone, a CPU tensor goes to the native core where that is available and anything
-else to the reference, with the same results. A backend asked for by name never falls back.
+else to the reference, with the same results. Without the core the first CPU call warns, unless
+``FENCHEL_NATIVE=0`` asked for that. A backend asked for by name never falls back.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.kernels import _native, _native_groups, _native_nonzeros, reference
+from fenchel.kernels import _library, _native, _native_groups, _native_nonzeros, reference
 
 _BACKENDS = ("native", "reference")
 _TOO_LONG = 2**31  # for the native core: positions in a row are 32-bit numbers there
@@ -47,6 +48,7 @@ def choose_backend(x: Tensor) -> str:
     elif x.device.type == "cpu" and x.dtype in _NATIVE_DTYPES:
         if _native.LIBRARY is not None:
             return "native"
+        _library.warn_of_fallback()
     elif _requested == "native":
         raise FenchelError(
             f"use_backend('native'): expected a CPU tensor of dtype float32 or float64, but got "
@@ -155,7 +157,7 @@ def backends() -> Backends:
     """
     instruction_set = _native.instruction_set()
     if _native.LIBRARY is None:
-        return Backends("reference", _native.REASON, None)
+        return Backends("reference", f"{_native.REASON} {_library.CONSEQUENCE}".strip(), None)
     if _requested == "reference":
         return Backends("reference", "asked for with use_backend('reference').", instruction_set)
     return Backends("native", f"the native core runs on {instruction_set}.", instruction_set)

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fenchel._checks import FenchelError, is_transformed
 from fenchel.kernels._library import LIBRARY
+from fenchel.kernels._signals import check_status
 
 _ORDINARY = (Tensor, torch.nn.Parameter)
 _PYTHON = torch._C.DispatchKey.Python
@@ -117,7 +118,7 @@ class NativeFunction:
         name: without the prefix ``fenchel_``.
         signature: for each argument the dtype of the tensor that is pointed to, :class:`Strided`,
             or the ctypes type of a number or of memory that is not a tensor's.
-        result: the ctypes type of what it returns; by default a status, which must be 0.
+        result: the ctypes type of what it returns; by default a status, which is checked.
 
     Without the core it can be made but not called.
     """
@@ -125,6 +126,7 @@ class NativeFunction:
     def __init__(self, name: str, signature: Sequence[Any], result: Any = ctypes.c_int) -> None:
         self.name = name
         self.signature = tuple(signature)
+        self.has_status = result is ctypes.c_int
         self.pointees = tuple(
             kind if isinstance(kind, torch.dtype) or kind is Strided else None for kind in signature
         )
@@ -144,17 +146,15 @@ class NativeFunction:
                 "of which it cannot be one; call the public function, or leave the tracer."
             )
         assert self.function is not None  # the table of backends does not come here without it
-        return self.function(
+        result = self.function(
             *[
                 value if kind is None or value is None else _pointer(self.name, value, kind)
                 for value, kind in zip(arguments, self.pointees, strict=True)
             ]
         )
-
-
-def check_status(status: int) -> None:
-    if status != 0:
-        raise MemoryError("fenchel: the native core ran out of memory for its scratch rows.")
+        if self.has_status:
+            check_status(result)
+        return result
 
 
 def _pointer(name: str, x: Any, kind: Any) -> Any:

@@ -12,11 +12,13 @@ import ctypes
 import json
 import os
 import sys
+import warnings
 from ctypes import c_char_p, c_int
 from pathlib import Path
 
-ABI_VERSION = 2
-_HERE = Path(__file__).parent
+import torch  # before the core: its OpenMP runtime must be there first
+
+ABI_VERSION = 3
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
@@ -30,10 +32,10 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
             + repr(wanted)
             + "."
         )
-    suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    path = Path(os.environ.get("FENCHEL_LIBRARY", _HERE / f"libfenchel_core{suffix}"))
-    if not path.exists():
-        return None, _why_not_built(path)
+    name = "libfenchel_core.dylib" if sys.platform == "darwin" else "libfenchel_core.so"
+    path = Path(os.environ["FENCHEL_LIBRARY"]) if "FENCHEL_LIBRARY" in os.environ else find(name)
+    if path is None or not path.exists():
+        return None, _why_not_built(name if path is None else path.name)
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -48,16 +50,36 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     return library, ""
 
 
-def _why_not_built(path: Path) -> str:
-    info = _HERE / "_build_info.json"
-    if info.exists():
+def find(name: str) -> Path | None:
+    """A file that the build put beside the kernels, or None.
+
+    An editable install leaves the sources where they are and builds into site-packages: the package
+    then has two folders, of which ``__file__`` names only one.
+    """
+    for folder in sys.modules[__package__].__path__:
+        path = Path(folder) / name
+        if path.exists():
+            return path
+    return None
+
+
+def _why_not_built(name: str) -> str:
+    info = find("_build_info.json")
+    if info is not None:
         built = json.loads(info.read_text())
         if not built["native"]:
             return f"the native core was not built: {built['reason']}."
-    return f"the native core was not found (no {path.name} beside fenchel's kernels)."
+    return f"the native core was not found (no {name} beside fenchel's kernels)."
 
 
 LIBRARY, REASON = _load()
+#: What it means that there is none, unless someone asked for that.
+CONSEQUENCE = ""
+if LIBRARY is None and os.environ.get("FENCHEL_NATIVE", "1") != "0":
+    CONSEQUENCE = (
+        "The reference kernels run instead: same results, 10 to 100 times slower on the CPU."
+    )
+_warned = False
 if LIBRARY is not None:
     LIBRARY.fenchel_instruction_set.restype = c_char_p
 
@@ -65,3 +87,16 @@ if LIBRARY is not None:
 def instruction_set() -> str | None:
     """What the core runs on (``"avx512"``, ``"avx2"``, ``"baseline"``), or None without it."""
     return None if LIBRARY is None else LIBRARY.fenchel_instruction_set().decode()
+
+
+def warn_of_fallback() -> None:
+    """Say once that the core is missing, if nobody asked for that."""
+    global _warned
+    if _warned or not CONSEQUENCE or torch.compiler.is_compiling():
+        return
+    _warned = True
+    warnings.warn(
+        f"fenchel: {REASON} {CONSEQUENCE} Install a C++17 compiler with OpenMP and reinstall "
+        "fenchel, or set FENCHEL_NATIVE=0 to go on without this warning.",
+        stacklevel=2,
+    )

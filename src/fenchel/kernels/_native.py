@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._library import LIBRARY, REASON, instruction_set
 
 __all__ = ["LIBRARY", "REASON", "instruction_set"]
@@ -68,10 +68,8 @@ def backward(
     rows = list(p.shape)
     rows[dim] = 1
     grad_rows = empty(rows, torch.float64) if with_parameter else None
-    check_status(
-        _backward[op, p.dtype](
-            p, grad, grad_x, grad_rows, *layout(p, dim), *parameter_rows(parameter, p, dim)
-        )
+    _backward[op, p.dtype](
+        p, grad, grad_x, grad_rows, *layout(p, dim), *parameter_rows(parameter, p, dim)
     )
     return grad_x, grad_rows
 
@@ -79,7 +77,7 @@ def backward(
 def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
     x = readable(x)
     p = torch.empty_like(x)
-    check_status(_forward[op, x.dtype](x, p, *layout(x, dim), *parameter_rows(parameter, x, dim)))
+    _forward[op, x.dtype](x, p, *layout(x, dim), *parameter_rows(parameter, x, dim))
     return p
 
 

@@ -7,7 +7,7 @@ from ctypes import byref, c_double, c_int, c_int64, c_void_p
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._faces import Faces
 from fenchel.kernels._native_structures import KINDS, layout_numbers
 
@@ -42,26 +42,24 @@ def active_set(
     iterations = empty((count,), torch.int64)
     status = empty((count,), torch.int64)
     widest, longest, handle = c_int64(), c_int64(), c_void_p()
-    check_status(
-        _active_set(
-            KINDS.index(kind),
-            scores,
-            *scores.shape,
-            n_unary,
-            layout_numbers(layout),
-            sizes,
-            sizes.shape[1],
-            max_iter,
-            tol,
-            complete,
-            means,
-            gap,
-            iterations,
-            status,
-            byref(widest),
-            byref(longest),
-            byref(handle),
-        )
+    _active_set(
+        KINDS.index(kind),
+        scores,
+        *scores.shape,
+        n_unary,
+        layout_numbers(layout),
+        sizes,
+        sizes.shape[1],
+        max_iter,
+        tol,
+        complete,
+        means,
+        gap,
+        iterations,
+        status,
+        byref(widest),
+        byref(longest),
+        byref(handle),
     )
     shape = (count, widest.value, longest.value)
     try:
@@ -79,5 +77,5 @@ def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
     """Native twin of the reference's ``face_product``."""
     lists, matrix, x = readable(lists), readable(matrix), readable(x)
     out = empty(x.shape, torch.float64)
-    check_status(_face_product(lists, matrix, x, out, *x.shape, *lists.shape[1:]))
+    _face_product(lists, matrix, x, out, *x.shape, *lists.shape[1:])
     return out

@@ -7,7 +7,7 @@ from ctypes import c_double, c_int
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, readable
+from fenchel.kernels._door import NativeFunction, readable
 from fenchel.kernels._native_structures import BATCH, layout_numbers
 
 #: The smoothings of the core, in the order of its ``enum AlignmentOmega``.
@@ -30,17 +30,15 @@ def smoothed(
     scores, sizes = readable(scores), readable(sizes)
     values = scores.new_empty(scores.shape[0])
     gradient = torch.empty_like(scores) if with_gradient else None
-    check_status(
-        _smoothed(
-            OMEGAS.index(omega),
-            gamma,
-            scores,
-            *scores.shape,
-            layout_numbers(layout),
-            sizes,
-            values,
-            gradient,
-        )
+    _smoothed(
+        OMEGAS.index(omega),
+        gamma,
+        scores,
+        *scores.shape,
+        layout_numbers(layout),
+        sizes,
+        values,
+        gradient,
     )
     return values, gradient
 
@@ -56,16 +54,14 @@ def product(
     """The Hessian of the smoothed maximum times a direction each, (instances, parts)."""
     scores, directions, sizes = readable(scores), readable(directions), readable(sizes)
     out = torch.empty_like(scores)
-    check_status(
-        _product(
-            OMEGAS.index(omega),
-            gamma,
-            scores,
-            directions,
-            *scores.shape,
-            layout_numbers(layout),
-            sizes,
-            out,
-        )
+    _product(
+        OMEGAS.index(omega),
+        gamma,
+        scores,
+        directions,
+        *scores.shape,
+        layout_numbers(layout),
+        sizes,
+        out,
     )
     return out

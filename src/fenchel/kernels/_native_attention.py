@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, Strided, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, Strided, empty, readable
 from fenchel.kernels._native import SUFFIX
 from fenchel.kernels._native_nonzeros import take
 
@@ -31,7 +31,7 @@ _backward = {
     for t, suffix in SUFFIX.items()
 }
 _output = {
-    t: NativeFunction(f"attention_output_{suffix}", [t, c_void_p, *_LISTS, t, t], result=None)
+    t: NativeFunction(f"attention_output_{suffix}", [t, c_void_p, *_LISTS, t, t])
     for t, suffix in SUFFIX.items()
 }
 
@@ -112,26 +112,24 @@ def attention_backward(
     grad_query, grad_key, grad_value = (torch.empty_like(x) for x in (query, key, value))
     grad_scores = torch.empty_like(weights.values)
     grad_alpha = empty(query.shape[:3], torch.float64) if with_alpha else None
-    check_status(
-        _backward[query.dtype](
-            query,
-            key,
-            value,
-            grad,
-            _shape(query, key, value, None, False),
-            scale,
-            readable(alpha.detach(), torch.float64),
-            int(alpha.numel() > 1),
-            weights.starts,
-            weights.indices,
-            weights.values,
-            factor,
-            grad_scores,
-            grad_query,
-            grad_key,
-            grad_value,
-            grad_alpha,
-        )
+    _backward[query.dtype](
+        query,
+        key,
+        value,
+        grad,
+        _shape(query, key, value, None, False),
+        scale,
+        readable(alpha.detach(), torch.float64),
+        int(alpha.numel() > 1),
+        weights.starts,
+        weights.indices,
+        weights.values,
+        factor,
+        grad_scores,
+        grad_query,
+        grad_key,
+        grad_value,
+        grad_alpha,
     )
     return grad_query, grad_key, grad_value, grad_scores, grad_alpha
 
@@ -151,21 +149,19 @@ def _run(
 ) -> None:
     if mask is not None:  # its strides stay: a broadcast mask must not become as large as scores
         mask = mask.resolve_neg()
-    check_status(
-        _forward[query.dtype](
-            readable(query),
-            readable(key),
-            readable(value),
-            mask,
-            _shape(query, key, value, mask, causal),
-            scale,
-            readable(alpha.detach(), torch.float64),
-            int(alpha.numel() > 1),
-            out,
-            sizes,
-            starts,
-            None if handle is None else byref(handle),
-        )
+    _forward[query.dtype](
+        readable(query),
+        readable(key),
+        readable(value),
+        mask,
+        _shape(query, key, value, mask, causal),
+        scale,
+        readable(alpha.detach(), torch.float64),
+        int(alpha.numel() > 1),
+        out,
+        sizes,
+        starts,
+        None if handle is None else byref(handle),
     )
 
 

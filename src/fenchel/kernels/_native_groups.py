@@ -7,7 +7,7 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._native import SUFFIX, Parameter, parameter_rows
 
 _KINDS = {"fusedmax": 0, "oscarmax": 1}
@@ -33,17 +33,15 @@ def forward(
     slope = torch.empty_like(x) if with_slope else None
     group = empty(x.shape, torch.int32)
     n = x.shape[-1]
-    check_status(
-        _forward[x.dtype](
-            _KINDS[op],
-            x,
-            p,
-            group,
-            slope,
-            x.numel() // n,
-            n,
-            *parameter_rows(lam, x, x.dim() - 1),
-        )
+    _forward[x.dtype](
+        _KINDS[op],
+        x,
+        p,
+        group,
+        slope,
+        x.numel() // n,
+        n,
+        *parameter_rows(lam, x, x.dim() - 1),
     )
     return p, group, slope
 
@@ -53,5 +51,5 @@ def backward(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
     p, grad, group = readable(p), readable(grad), readable(group)
     out = torch.empty_like(p)
     n = p.shape[-1]
-    check_status(_backward[p.dtype](p, group, grad, out, p.numel() // n, n))
+    _backward[p.dtype](p, group, grad, out, p.numel() // n, n)
     return out

@@ -15,7 +15,6 @@ _times_matrix = {
     dtype: NativeFunction(
         f"list_times_matrix_{suffix}",
         [dtype, *_LISTS, dtype, dtype, dtype, c_int64, c_int64],
-        result=None,
     )
     for dtype, suffix in SUFFIX.items()
 }
@@ -23,7 +22,6 @@ _transpose = {
     dtype: NativeFunction(
         f"transpose_list_{suffix}",
         [dtype, *_LISTS, dtype, c_int64, c_int64, torch.int64, torch.int32, dtype],
-        result=None,
     )
     for dtype, suffix in SUFFIX.items()
 }

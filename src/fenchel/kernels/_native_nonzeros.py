@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
-from fenchel.kernels._indices import check_classes
+from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._native import SUFFIX, Parameter, layout, parameter_rows
 
 _ROWS = [c_int64, c_int64, c_int64, torch.float64, c_int64]  # outer, n, inner, alpha, its stride
@@ -35,7 +34,6 @@ _list_to_dense = {
     dtype: NativeFunction(
         f"list_to_dense_{suffix}",
         [dtype, torch.int64, torch.int32, dtype, dtype, c_int64, c_int64],
-        result=None,
     )
     for dtype, suffix in SUFFIX.items()
 }
@@ -52,9 +50,7 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
     sizes, starts = _counts(x)
     threshold = empty(x.shape[:-1], torch.float64)
     handle = c_void_p()
-    check_status(
-        _entmax_sparse[x.dtype](x, *_rows(x, alpha), sizes, starts, threshold, byref(handle))
-    )
+    _entmax_sparse[x.dtype](x, *_rows(x, alpha), sizes, starts, threshold, byref(handle))
     indices, values = take(handle, int(starts[-1]), x.dtype, torch.int64)
     return indices, values, sizes, threshold
 
@@ -119,21 +115,18 @@ def _run_loss(
     handle: c_void_p | None,
 ) -> tuple[Tensor, Tensor | None]:
     target = readable(target)
-    check_classes("entmax_loss", target, x.shape[-1])
     loss = empty(x.shape[:-1], x.dtype)
     slope = empty((*x.shape[:-1], 1), torch.float64) if with_slope else None
-    check_status(
-        _entmax_loss[x.dtype](
-            x,
-            *_rows(x, alpha),
-            target,
-            loss,
-            slope,
-            most,
-            sizes,
-            starts,
-            None if handle is None else byref(handle),
-        )
+    _entmax_loss[x.dtype](
+        x,
+        *_rows(x, alpha),
+        target,
+        loss,
+        slope,
+        most,
+        sizes,
+        starts,
+        None if handle is None else byref(handle),
     )
     return loss, slope
 

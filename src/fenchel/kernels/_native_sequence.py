@@ -7,7 +7,7 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._native_structures import BATCH, layout_numbers
 
 _OMEGA = {"entropy": 0, "l2": 1}
@@ -25,11 +25,7 @@ def smoothed(
     scores, sizes = readable(scores), readable(sizes)
     values = scores.new_empty(scores.shape[0])
     means = torch.empty_like(scores) if with_means else None
-    check_status(
-        _smoothed(
-            _OMEGA[omega], scores, *scores.shape, layout_numbers(layout), sizes, values, means
-        )
-    )
+    _smoothed(_OMEGA[omega], scores, *scores.shape, layout_numbers(layout), sizes, values, means)
     return values, means
 
 
@@ -39,11 +35,7 @@ def product(
     """Hessians of the smoothed maxima times directions (instances, parts)."""
     scores, direction, sizes = readable(scores), readable(direction), readable(sizes)
     out = torch.empty_like(scores)
-    check_status(
-        _product(
-            _OMEGA[omega], scores, direction, *scores.shape, layout_numbers(layout), sizes, out
-        )
-    )
+    _product(_OMEGA[omega], scores, direction, *scores.shape, layout_numbers(layout), sizes, out)
     return out
 
 
@@ -51,16 +43,14 @@ def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tens
     """Lists of parts (n, instances, longest) from uniform numbers (n, instances, T)."""
     scores, sizes, uniform = readable(scores), readable(sizes), readable(uniform)
     out = empty((*uniform.shape[:2], most_parts(layout)), torch.int32)
-    check_status(
-        _sample(
-            scores,
-            *scores.shape,
-            layout_numbers(layout),
-            sizes,
-            uniform,
-            uniform.shape[0],
-            out,
-        )
+    _sample(
+        scores,
+        *scores.shape,
+        layout_numbers(layout),
+        sizes,
+        uniform,
+        uniform.shape[0],
+        out,
     )
     return out.long()
 
@@ -70,7 +60,7 @@ def k_best(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int) -> tu
     scores, sizes = readable(scores), readable(sizes)
     out = empty((scores.shape[0], k, most_parts(layout)), torch.int32)
     values = scores.new_empty(scores.shape[0], k)
-    check_status(_k_best(scores, *scores.shape, layout_numbers(layout), sizes, k, out, values))
+    _k_best(scores, *scores.shape, layout_numbers(layout), sizes, k, out, values)
     return out.long(), values
 
 

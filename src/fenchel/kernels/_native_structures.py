@@ -7,7 +7,7 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
 
 #: The oracles of the core, in the order of its ``enum Kind``.
 KINDS = ("k_subsets", "sequence", "tree", "projective_tree", "assignment", "alignment")
@@ -26,9 +26,7 @@ def best_parts(kind: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor
     number = KINDS.index(kind)
     most = max(1, _most_parts(number, numbers))
     out = empty((scores.shape[0], most), torch.int32)
-    check_status(
-        _best_parts(number, scores, *scores.shape, numbers, sizes, sizes.shape[1], out, most)
-    )
+    _best_parts(number, scores, *scores.shape, numbers, sizes, sizes.shape[1], out, most)
     return out.long()
 
 

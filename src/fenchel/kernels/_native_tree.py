@@ -7,7 +7,7 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, check_status, empty, readable
+from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._native_structures import layout_numbers
 
 _F, _I = torch.float64, torch.int64
@@ -47,15 +47,13 @@ def _run(
     marginals: Tensor | None,
 ) -> None:
     direction = None if direction is None else readable(direction)
-    check_status(
-        _tree_sums(
-            projective,
-            readable(scores),
-            direction,
-            *scores.shape,
-            layout_numbers(layout),
-            readable(sizes),
-            value,
-            marginals,
-        )
+    _tree_sums(
+        projective,
+        readable(scores),
+        direction,
+        *scores.shape,
+        layout_numbers(layout),
+        readable(sizes),
+        value,
+        marginals,
     )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_dim, check_number, check_scores
+from fenchel._checks import FenchelError, check_dim, check_int, check_number, check_scores
 from fenchel.losses._cost import add_cost
 from fenchel.regularizers import Regularizer
 from fenchel.regularizers._target import (
@@ -95,7 +95,7 @@ def check_index(name: str, value: Any) -> int:
         index = None
     if index is None or isinstance(value, bool):
         raise FenchelError(f"{name}: expected `ignore_index` to be an int, but got {value!r}.")
-    return index
+    return check_int(name, "ignore_index", index)
 
 
 def check_weight(

@@ -104,6 +104,7 @@ class Marginals(StructuredRegularizer):
         n = check_int(name, "n", n)
         if n < 1:
             raise FenchelError(f"{name}: `n` must be at least 1; got {n}.")
+        _check_count(name, "n", n)
         problem = self.structure._problem(name, scores, lengths, mask)
         with torch.no_grad():
             drawn = self.structure._sample(problem, n, self.temperature, generator)
@@ -133,6 +134,7 @@ class Marginals(StructuredRegularizer):
         k = check_int(name, "k", k)
         if k < 1:
             raise FenchelError(f"{name}: `k` must be at least 1; got {k}.")
+        _check_count(name, "k", k)
         problem = self.structure._problem(name, scores, lengths, mask)
         with torch.no_grad():
             parts, best = self.structure._k_best(problem, k)
@@ -149,3 +151,9 @@ class Marginals(StructuredRegularizer):
 
     def __repr__(self) -> str:
         return f"Marginals({self.structure!r}, temperature={self.temperature:g})"
+
+
+def _check_count(name: str, label: str, count: int) -> None:
+    """Refuse a number of structures whose lists no memory holds, before it is asked for."""
+    if count >= 2**31:
+        raise FenchelError(f"{name}: `{label}` must be below 2**31; got {count}.")

@@ -6,7 +6,7 @@ import math
 import operator
 from typing import Any
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_int, check_number
 
 
 def check_tol(name: str, tol: Any) -> float:
@@ -27,4 +27,4 @@ def check_max_iter(name: str, max_iter: Any) -> int:
         raise FenchelError(
             f"{name}: expected `max_iter` to be an int of at least 1, but got {max_iter!r}."
         )
-    return value
+    return check_int(name, "max_iter", value)

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fenchel._checks import FenchelError, check_int
 from fenchel.kernels._faces import SOLVED
 from fenchel.structures._problem import Problem
 
@@ -53,6 +54,12 @@ class SparseDistribution:
             k: from 0 to the largest of ``sizes``, less 1.
         """
         assert self.problem is not None
+        most = self.structures.shape[-2]
+        if not -most <= check_int("SparseDistribution.structure", "k", k) < most:
+            raise FenchelError(
+                f"SparseDistribution.structure: expected `k` below {most}, the most members that "
+                f"an instance has, but got {k}."
+            )
         lists = self.structures.reshape(-1, *self.structures.shape[-2:])[:, k]
         return self.problem.means(self.problem.indicator(lists))
 

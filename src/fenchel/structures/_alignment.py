@@ -38,7 +38,9 @@ class Alignment(BuiltIn):
             between the corners (Sakoe and Chiba's band, along the slope of each instance); None
             for any path. In 0-based cells, :math:`|j - i \frac{n-1}{m-1}| \le` ``band`` if
             :math:`n \le m`, and the same with the sides exchanged otherwise. From 1/2 on there is
-            a path for any m and n; 0 leaves the diagonal of a square.
+            a path for any m and n; 0 leaves the diagonal of a square. On rectangles tslearn's
+            ``sakoe_chiba_radius`` means something else: the band runs along the diagonal of the
+            index and is widened by :math:`|m - n|` cells on one side. On squares the two agree.
 
     Example:
         >>> scores = torch.tensor([[3.0, 0.0, 0.0], [2.0, 0.0, 1.0]])
@@ -181,7 +183,9 @@ def _band(sizes: Tensor, m: int, n: int, band: float) -> Tensor:
     rows, columns = (sizes - 1).reshape(-1, 2, 1, 1).unbind(1)
     i, j = torch.arange(m).unsqueeze(1), torch.arange(n)
     # Whole numbers, so that cells on the edge are in; a single row or column is the line itself.
-    return (j * rows - i * columns).abs() <= band * torch.maximum(rows, columns)
+    # In float64: a band wider than any matrix must not overflow.
+    away = (j * rows - i * columns).abs().double()
+    return away <= float(band) * torch.maximum(rows, columns)
 
 
 def _are_paths(pairs: Tensor, sizes: Tensor) -> Tensor:

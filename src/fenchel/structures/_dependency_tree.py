@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_scores
-from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
 from fenchel.structures._tree_sums import TreeLogPartition, TreeMarginals
@@ -31,6 +31,9 @@ class DependencyTree(BuiltIn):
     over all trees by eliminating words from the Laplacian of the matrix-tree theorem without a
     subtraction, in :math:`O(n^3)`; both exactly, for one root or several. Projective trees have
     Eisner's dynamic program, in :math:`O(n^3)`.
+
+    To compare with the non-projective trees of ``vene/sparsemap``, set ``single_root=False``: there
+    several words may hang on the root.
 
     Args:
         single_root: exactly one word hangs on the root; else one or more.
@@ -100,7 +103,7 @@ class DependencyTree(BuiltIn):
             batch_shape=batch_shape,
             dtype=scores.dtype,
             device=scores.device,
-            restore=lambda means: means.reshape(scores.shape),
+            restore=Shaped(scores.shape),
         )
 
     def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:

@@ -24,7 +24,7 @@ def dtw(cost: Tensor, *, lengths: Tensor | None = None, band: float | None = Non
     Args:
         cost: (*batch, m, n), floating; ``+inf`` is a cell that no path may use.
         lengths: (*batch, 2), rows and columns of each instance, if they differ.
-        band: see :class:`Alignment`.
+        band: see :class:`Alignment`; on rectangles it is not tslearn's ``sakoe_chiba_radius``.
 
     Returns:
         (*batch).

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_scores
-from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import masked
 
@@ -41,7 +41,7 @@ def matrix_problem(name: str, scores: Any, lengths: Any, mask: Any) -> Problem:
         batch_shape=batch_shape,
         dtype=scores.dtype,
         device=scores.device,
-        restore=lambda means: means.reshape(scores.shape),
+        restore=Shaped(scores.shape),
     )
 
 

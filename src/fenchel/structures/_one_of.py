@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_scores
 from fenchel.kernels.reference import k_subsets_log_partition
-from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
 from fenchel.structures._subset_lists import best_subsets, draw_subsets
@@ -67,7 +67,7 @@ class KSubsets(BuiltIn):
             batch_shape=batch_shape,
             dtype=scores.dtype,
             device=scores.device,
-            restore=lambda means: means.reshape(scores.shape),
+            restore=Shaped(scores.shape),
         )
 
     def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:

@@ -63,6 +63,16 @@ class Problem:
         return torch.where(inside, self.scores.gather(1, parts.clamp(min=0)), 0.0).sum(1)
 
 
+@dataclass(frozen=True)
+class Shaped:
+    """The way back to scores that are one tensor. Unlike a lambda it can be pickled."""
+
+    shape: torch.Size
+
+    def __call__(self, means: Tensor) -> Tensor:
+        return means.reshape(self.shape)
+
+
 def to_flat(x: Tensor) -> Tensor:
     """A tensor as the solvers want it: float64 on the CPU."""
     refuse_unreadable(x)

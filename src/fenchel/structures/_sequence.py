@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_int, check_scores
 from fenchel.kernels.reference import sequence_parts
-from fenchel.structures._problem import Problem, check_values, to_flat
+from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sequence_smoothing import smoothed_argmax, smoothed_max
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
@@ -138,12 +139,7 @@ class Sequence(BuiltIn):
         joined = torch.cat(flat, 1) if len(flat) > 1 else flat[0]
         check_values(name, joined)
         layout = (positions, k, kind, int(blocks.start is not None), int(blocks.end is not None))
-
-        def restore(means: Tensor) -> Any:
-            if scores is not blocks:
-                return means.reshape(blocks.emissions.shape)
-            return _unflatten(means, batch_shape, layout)
-
+        whole = scores is blocks
         return Problem(
             scores=joined,
             n_unary=positions * k,
@@ -152,7 +148,7 @@ class Sequence(BuiltIn):
             batch_shape=batch_shape,
             dtype=blocks.emissions.dtype,
             device=blocks.emissions.device,
-            restore=restore,
+            restore=_Blocks(batch_shape, layout) if whole else Shaped(scores.shape),
         )
 
     def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
@@ -264,16 +260,22 @@ class Sequence(BuiltIn):
             )
 
 
-def _unflatten(means: Tensor, batch: torch.Size, layout: tuple[int, ...]) -> SequenceScores:
-    """Flat means (instances, parts) in the form of the scores."""
-    positions, k, kind, has_start, has_end = layout
-    squares = (0, 1, positions - 1)[kind]
-    sizes = [positions * k, squares * k * k, has_start * k, has_end * k]
-    emissions, transitions, start, end = means.split(sizes, 1)
-    square = (positions - 1, k, k) if kind == _KINDS["each"] else (k, k)
-    return SequenceScores(
-        emissions.reshape(*batch, positions, k),
-        transitions.reshape(*batch, *square) if kind != _KINDS[None] else None,
-        start.reshape(*batch, k) if has_start else None,
-        end.reshape(*batch, k) if has_end else None,
-    )
+@dataclass(frozen=True)
+class _Blocks:
+    """Flat means (instances, parts) in the form of a :class:`SequenceScores`."""
+
+    batch: torch.Size
+    layout: tuple[int, ...]
+
+    def __call__(self, means: Tensor) -> SequenceScores:
+        batch, (positions, k, kind, has_start, has_end) = self.batch, self.layout
+        squares = (0, 1, positions - 1)[kind]
+        sizes = [positions * k, squares * k * k, has_start * k, has_end * k]
+        emissions, transitions, start, end = means.split(sizes, 1)
+        square = (positions - 1, k, k) if kind == _KINDS["each"] else (k, k)
+        return SequenceScores(
+            emissions.reshape(*batch, positions, k),
+            transitions.reshape(*batch, *square) if kind != _KINDS[None] else None,
+            start.reshape(*batch, k) if has_start else None,
+            end.reshape(*batch, k) if has_end else None,
+        )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_scores
-from fenchel.structures._problem import Problem, check_values, outside_graphs, to_flat
+from fenchel.structures._problem import Problem, Shaped, check_values, outside_graphs, to_flat
 
 
 class Structure(ABC):
@@ -72,7 +72,7 @@ class Structure(ABC):
             batch_shape=scores.shape[:cut],
             dtype=scores.dtype,
             device=scores.device,
-            restore=lambda means: means.reshape(scores.shape),
+            restore=Shaped(scores.shape),
         )
 
     def _best_parts(self, problem: Problem, scores: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 
 from fenchel._compat import MissingDependency, require
 
-OLDEST = "4.53"  # the first with a registry of attention functions and one of masks
+OLDEST = "4.54"  # the first whose Llama works; docs/huggingface.md has the other families
 _PURPOSE = "fenchel.integrations.transformers"
 
 
@@ -22,12 +23,18 @@ def load() -> Any:
 
 def check_registries(found: Any) -> None:
     """Refuse a ``transformers`` in which an attention function cannot be registered."""
-    if not hasattr(found, "AttentionInterface") or not hasattr(found, "AttentionMaskInterface"):
+    both = hasattr(found, "AttentionInterface") and hasattr(found, "AttentionMaskInterface")
+    if not both or _numbers(found.__version__) < _numbers(OLDEST):
         raise MissingDependency(
-            f"{_PURPOSE} needs transformers {OLDEST} or newer, the first in which attention "
-            f"functions and masks can be registered, but {found.__version__} is installed; run "
+            f"{_PURPOSE} needs transformers {OLDEST} or newer, the first whose models take "
+            f"a registered attention function, but {found.__version__} is installed; run "
             f'`pip install -U "transformers>={OLDEST}"`.'
         )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def weights_are_recorded() -> bool:

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,6 +11,7 @@
 #endif
 
 #include "instruction_set.h"
+#include "stopping.h"
 #include "table.h"
 
 namespace fenchel {
@@ -87,16 +89,24 @@ int keep_nonzeros(int64_t rows, int n_parts, const int64_t* sizes, int64_t* star
                   const Find& find) {
   const size_t bytes = sizeof(SparseResult<T>) + n_parts * sizeof(SparsePart<T>);
   auto* result = static_cast<SparseResult<T>*>(std::calloc(1, bytes));
-  if (result == nullptr) return 1;
+  if (result == nullptr) return kNoMemory;
   result->n_parts = n_parts;
-  if (find(result->parts, n_parts) != 0) {
+  const int status = find(result->parts, n_parts);
+  if (status != kDone) {
     release(result);
-    return 1;
+    return status;
   }
   starts[0] = 0;
   for (int64_t row = 0; row < rows; ++row) starts[row + 1] = starts[row] + sizes[row];
   *handle = result;
   return 0;
+}
+
+// Whether no class is past the end of its row; a negative one is ignored.
+bool classes_in_range(const int64_t* target, int64_t rows, int64_t n) {
+  bool fits = true;
+  for (int64_t row = 0; row < rows; ++row) fits &= target[row] < n;
+  return fits;
 }
 
 AttentionShape attention_shape(const int64_t* n, double scale) {
@@ -144,13 +154,36 @@ int threads_for(int64_t entries) {
   return static_cast<int>(std::min<int64_t>(omp_get_max_threads(), useful));
 }
 
+namespace {
+
+constexpr size_t kMegabyte = size_t(1) << 20;
+std::atomic<size_t> kept_bytes{0};
+
+// Blocks up to this size are not worth counting.
+size_t counted(size_t bytes) { return bytes <= kMegabyte ? 0 : bytes; }
+
+}  // namespace
+
+bool may_keep(size_t bytes) {
+  const size_t more = counted(bytes);
+  if (more == 0) return true;
+  if (bytes > 64 * kMegabyte) return false;
+  if (kept_bytes.fetch_add(more, std::memory_order_relaxed) + more <= 128 * kMegabyte) return true;
+  kept_bytes.fetch_sub(more, std::memory_order_relaxed);
+  return false;
+}
+
+void give_up(size_t bytes) {
+  if (counted(bytes) != 0) kept_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
 }  // namespace fenchel
 
 using fenchel::Layout;
 
 #define FENCHEL_API extern "C" __attribute__((visibility("default")))
 
-FENCHEL_API int fenchel_abi_version() { return 2; }
+FENCHEL_API int fenchel_abi_version() { return 3; }
 FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name; }
 
 #define FENCHEL_MAP(op, suffix, T)                                                               \
@@ -193,6 +226,7 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
       int64_t parameter_stride, const int64_t* target, T* loss, double* slope, int64_t most,     \
       int64_t* sizes, int64_t* starts, void** handle) {                                                          \
     const Layout at{outer, n, inner, parameter, parameter_stride};                               \
+    if (!fenchel::classes_in_range(target, at.rows(), n)) return fenchel::kOutOfRange;           \
     const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
       return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, most, parts,     \
                                                n_parts);                                         \
@@ -201,23 +235,24 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
     return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, starts,  \
                                       handle, find);                           \
   }                                                                                              \
-  FENCHEL_API void fenchel_list_to_dense_##suffix(                                               \
+  FENCHEL_API int fenchel_list_to_dense_##suffix(                                                \
       const T* scale, const int64_t* starts, const int32_t* indices, const T* values, T* out,    \
       int64_t rows, int64_t n) {                                                                 \
-    fenchel::kernels<T>().list_to_dense(scale, starts, indices, values, out, rows, n);           \
+    return fenchel::kernels<T>().list_to_dense(scale, starts, indices, values, out, rows, n);    \
   }
 
 #define FENCHEL_PRODUCTS(suffix, T)                                                              \
-  FENCHEL_API void fenchel_list_times_matrix_##suffix(                                           \
+  FENCHEL_API int fenchel_list_times_matrix_##suffix(                                            \
       const T* scale, const int64_t* starts, const int32_t* indices, const T* values,            \
       const T* matrix, T* out, int64_t rows, int64_t d) {                                        \
-    fenchel::kernels<T>().list_times_matrix(scale, starts, indices, values, matrix, out, rows, d); \
+    return fenchel::kernels<T>().list_times_matrix(scale, starts, indices, values, matrix, out,  \
+                                                   rows, d);                                     \
   }                                                                                              \
-  FENCHEL_API void fenchel_transpose_list_##suffix(                                              \
+  FENCHEL_API int fenchel_transpose_list_##suffix(                                               \
       const T* scale, const int64_t* starts, const int32_t* indices, const T* values,            \
       int64_t rows, int64_t n, int64_t* column_starts, int32_t* column_rows, T* column_values) { \
-    fenchel::kernels<T>().transpose_list(scale, starts, indices, values, rows, n, column_starts, \
-                                         column_rows, column_values);                            \
+    return fenchel::kernels<T>().transpose_list(scale, starts, indices, values, rows, n,         \
+                                                column_starts, column_rows, column_values);      \
   }
 
 // A shape is 13 integers in the order of AttentionShape and a scale. Without `handle`, no nonzeros.
@@ -237,17 +272,18 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
       T* grad_key, T* grad_value, double* grad_alpha) {                                          \
     const auto at = fenchel::attention_shape(shape, scale);                                      \
     const auto& run = fenchel::kernels<T>();                                                     \
-    return run.attention_backward_rows(query, key, value, grad_out, at, alpha, alpha_stride,     \
-                                       starts, indices, p, factor, grad_query, grad_scores,      \
-                                       grad_alpha) |                                             \
-           run.attention_backward_columns(query, grad_out, at, starts, indices, p, factor,       \
+    const int status = run.attention_backward_rows(                                              \
+        query, key, value, grad_out, at, alpha, alpha_stride, starts, indices, p, factor,        \
+        grad_query, grad_scores, grad_alpha);                                                    \
+    if (status != fenchel::kDone) return status;                                                 \
+    return run.attention_backward_columns(query, grad_out, at, starts, indices, p, factor,       \
                                           grad_scores, grad_key, grad_value);                    \
   }                                                                                              \
-  FENCHEL_API void fenchel_attention_output_##suffix(                                            \
+  FENCHEL_API int fenchel_attention_output_##suffix(                                             \
       const T* value, const int64_t* shape, const int64_t* starts, const int32_t* indices,       \
       const T* weights, T* out) {                                                                \
-    fenchel::kernels<T>().attention_output(value, fenchel::attention_shape(shape, 1.0), starts,  \
-                                           indices, weights, out);                               \
+    return fenchel::kernels<T>().attention_output(value, fenchel::attention_shape(shape, 1.0),   \
+                                                  starts, indices, weights, out);                \
   }
 
 // kind: 0 fused lasso, 1 OSCAR. Rows are contiguous.

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 
@@ -33,20 +32,21 @@ constexpr int64_t padded_keys(int64_t keys) {
 
 // Keys of all heads in panels, each [d][keys of the panel]; keys that are missing are 0.
 template <class T>
-void pack_keys(const T* key, const AttentionShape& at, T* packed) {
+int pack_keys(const T* key, const AttentionShape& at, T* packed) {
   const int64_t panels = padded_keys<T>(at.keys) / kKeyPanel<T>, heads = at.batch * at.kv_heads;
   const int threads = threads_for(heads * at.keys * at.d);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-  for (int64_t item = 0; item < heads * panels; ++item) {
-    const int64_t head = item / panels, first = item % panels * kKeyPanel<T>;
-    const T* from = key + (head * at.keys + first) * at.d;
-    T* to = packed + item * kKeyPanel<T> * at.d;
-    const int64_t count = std::min<int64_t>(kKeyPanel<T>, at.keys - first);
-    for (int64_t c = 0; c < at.d; ++c) {
-      for (int64_t j = 0; j < count; ++j) to[c * kKeyPanel<T> + j] = from[j * at.d + c];
-      for (int64_t j = count; j < kKeyPanel<T>; ++j) to[c * kKeyPanel<T> + j] = 0;
+  return for_shares(heads * panels, threads, [&](int64_t item, int64_t last, Worker& worker) {
+    for (; item < last && !worker.stop(kKeyPanel<T> * at.d); ++item) {
+      const int64_t head = item / panels, first = item % panels * kKeyPanel<T>;
+      const T* from = key + (head * at.keys + first) * at.d;
+      T* to = packed + item * kKeyPanel<T> * at.d;
+      const int64_t count = std::min<int64_t>(kKeyPanel<T>, at.keys - first);
+      for (int64_t c = 0; c < at.d; ++c) {
+        for (int64_t j = 0; j < count; ++j) to[c * kKeyPanel<T> + j] = from[j * at.d + c];
+        for (int64_t j = count; j < kKeyPanel<T>; ++j) to[c * kKeyPanel<T> + j] = 0;
+      }
     }
-  }
+  });
 }
 
 // Scores of kQueryBlock queries (packed [d][query]) against one panel of keys.
@@ -114,27 +114,27 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
   if (!few) {
     const size_t bytes = at.batch * at.kv_heads * width * d * sizeof(T);
     packed = static_cast<T*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64));
-    if (packed == nullptr) return 1;
-    pack_keys(key, at, packed);
+    if (packed == nullptr) return kNoMemory;
+    const int status = pack_keys(key, at, packed);
+    if (status != kDone) {
+      std::free(packed);
+      return status;
+    }
   }
   const auto rounded = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
   const size_t row_bytes = rounded(RowScratch<T>::bytes(at.keys));
   const size_t score_bytes = rounded(kQueryBlock * width * sizeof(T));
   const size_t query_bytes = rounded(kQueryBlock * d * sizeof(T));
   const int threads = threads_for(at.batch * at.heads * at.queries * at.keys);
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-  for (int part = 0; part < n_parts; ++part) {
-    char* memory = static_cast<char*>(scratch().reserve(row_bytes + score_bytes + query_bytes));
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
-    }
+  const int status = for_chunks(n_parts, 1, threads, [&](int64_t part, int64_t, Worker& worker) {
+    const Scratch scratch(row_bytes + score_bytes + query_bytes);
+    char* const memory = static_cast<char*>(scratch.data());
+    if (memory == nullptr) return worker.fail(kNoMemory);
     const RowScratch<T> mine(memory, at.keys);
     T* scores = reinterpret_cast<T*>(memory + row_bytes);
     T* queries = reinterpret_cast<T*>(memory + row_bytes + score_bytes);
     const int64_t last_block = blocks * (part + 1) / n_parts;
-    for (int64_t block = blocks * part / n_parts; block < last_block && !failed; ++block) {
+    for (int64_t block = blocks * part / n_parts; block < last_block; ++block) {
       const int64_t head = block / blocks_per_head;  // batch * heads
       const int64_t first = block % blocks_per_head * kQueryBlock;
       const int64_t b = head / at.heads, h = head % at.heads, kv = at.kv_head(b, h);
@@ -142,6 +142,7 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
       const T* q = query + (head * at.queries + first) * d;
       const int64_t reach = at.causal ? std::min(at.keys, first + count) : at.keys;
       const T scale = static_cast<T>(at.scale);
+      if (worker.stop(count * reach * (1 + d / kLanes<T>))) return;
       if (few) {
         for (int r = 0; r < count; ++r) {
           for (int64_t c = 0; c < d; ++c) queries[c] = q[r * d + c] * scale;
@@ -159,7 +160,7 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
           score_panel(queries, panels + j * d, d, scores + j, width);
         }
       }
-      for (int r = 0; r < count && !failed; ++r) {
+      for (int r = 0; r < count; ++r) {
         const int64_t i = first + r, row = head * at.queries + i;
         const int64_t n = at.causal ? std::min(at.keys, i + 1) : at.keys;
         T* x = scores + r * width;
@@ -173,12 +174,12 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
         }
         if (sizes == nullptr) continue;
         sizes[row] = list.count;
-        if (!append_row(list, &parts[part])) failed = 1;
+        if (!append_row(list, &parts[part])) return worker.fail(kNoMemory);
       }
     }
-  }
+  });
   std::free(packed);
-  return failed;
+  return status;
 }
 
 // Gradients in the queries and, listed as p is, in the scores; and in alpha, one a row, if wanted.
@@ -192,33 +193,31 @@ int attention_backward_rows(const T* query, const T* key, const T* value, const 
   const int64_t rows = at.batch * at.heads * at.queries, d = at.d;
   const int threads = threads_for((starts[rows] + rows) * d);
   const size_t list_bytes = (at.keys * sizeof(T) + 63) / 64 * 64;
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 64) if (threads > 1)
-  for (int64_t row = 0; row < rows; ++row) {
-    char* memory = static_cast<char*>(scratch().reserve(list_bytes + (at.keys + 1) * sizeof(int32_t)));
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
-    }
+  return for_chunks(rows, 64, threads, [&](int64_t row, int64_t last, Worker& worker) {
+    const Scratch scratch(list_bytes + (at.keys + 1) * sizeof(int32_t));
+    char* const memory = static_cast<char*>(scratch.data());
+    if (memory == nullptr) return worker.fail(kNoMemory);
     T* grad_p = reinterpret_cast<T*>(memory);
     int32_t* live = reinterpret_cast<int32_t*>(memory + list_bytes);
-    const int64_t head = row / at.queries, b = head / at.heads, kv = at.kv_head(b, head % at.heads);
-    const int64_t first = starts[row], count = starts[row + 1] - first;
-    const T* v = value + kv * at.keys * at.d_value;
-    const T* g = grad_out + row * at.d_value;
-    for (int64_t k = 0; k < count; ++k) {
-      grad_p[k] = dot(g, v + indices[first + k] * at.d_value, at.d_value);
-      if (factor != nullptr) grad_p[k] *= factor[first + k];
+    for (; row < last; ++row) {
+      const int64_t head = row / at.queries, b = head / at.heads, kv = at.kv_head(b, head % at.heads);
+      const int64_t first = starts[row], count = starts[row + 1] - first;
+      if (worker.stop((count + 1) * d)) return;
+      const T* v = value + kv * at.keys * at.d_value;
+      const T* g = grad_out + row * at.d_value;
+      for (int64_t k = 0; k < count; ++k) {
+        grad_p[k] = dot(g, v + indices[first + k] * at.d_value, at.d_value);
+        if (factor != nullptr) grad_p[k] *= factor[first + k];
+      }
+      const double a = alpha[head * alpha_stride];
+      if (count > 0) entmax_backward_any(p + first, grad_p, count, a, grad_scores + first, live);
+      if (grad_alpha != nullptr) {
+        grad_alpha[row] = count > 0 ? entmax_grad_alpha(p + first, grad_p, count, a) : 0.0;
+      }
+      weighted_sum(indices + first, grad_scores + first, count, static_cast<T>(at.scale),
+                   key + kv * at.keys * d, d, d, grad_query + row * d);
     }
-    const double a = alpha[head * alpha_stride];
-    if (count > 0) entmax_backward_any(p + first, grad_p, count, a, grad_scores + first, live);
-    if (grad_alpha != nullptr) {
-      grad_alpha[row] = count > 0 ? entmax_grad_alpha(p + first, grad_p, count, a) : 0.0;
-    }
-    weighted_sum(indices + first, grad_scores + first, count, static_cast<T>(at.scale),
-                 key + kv * at.keys * d, d, d, grad_query + row * d);
-  }
-  return failed;
+  });
 }
 
 // Gradients in the keys (from the listed gradients in the scores) and in the values (from p).
@@ -230,18 +229,13 @@ int attention_backward_columns(const T* query, const T* grad_out, const Attentio
   const int64_t rows = group * at.queries;  // of one head of keys, one after the other
   const bool many = kv_heads >= 2 * threads_for(int64_t(1) << 40);
   const int outer = many ? threads_for((starts[kv_heads * rows] + rows) * at.d) : 1;
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(outer) schedule(dynamic, 1) if (outer > 1)
-  for (int64_t kv = 0; kv < kv_heads; ++kv) {
+  return for_chunks(kv_heads, 1, outer, [&](int64_t kv, int64_t, Worker& worker) {
     const int64_t first_row = kv * rows;
     const int64_t* row_starts = starts + first_row;
     const int64_t first = row_starts[0], total = row_starts[rows] - first;
     const size_t bytes = (at.keys + 1) * sizeof(int64_t) + total * (sizeof(int32_t) + 2 * sizeof(T));
     char* memory = static_cast<char*>(std::malloc(bytes + 64));
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
-    }
+    if (memory == nullptr) return worker.fail(kNoMemory);
     int64_t* columns = reinterpret_cast<int64_t*>(memory);
     T* scores = reinterpret_cast<T*>(columns + at.keys + 1);
     T* weights = scores + total;
@@ -259,33 +253,43 @@ int attention_backward_columns(const T* query, const T* grad_out, const Attentio
     }
     const T* q = query + first_row * at.d;
     const T* g = grad_out + first_row * at.d_value;
-    const int inner = many ? 1 : threads_for((total + at.keys) * at.d);
-#pragma omp parallel for num_threads(inner) schedule(dynamic, 16) if (inner > 1)
-    for (int64_t j = 0; j < at.keys; ++j) {
-      const int64_t start = j == 0 ? 0 : columns[j - 1], count = columns[j] - start;
-      weighted_sum(from + start, scores + start, count, static_cast<T>(at.scale), q, at.d, at.d,
-                   grad_key + (kv * at.keys + j) * at.d);
-      weighted_sum(from + start, weights + start, count, T(1), g, at.d_value, at.d_value,
-                   grad_value + (kv * at.keys + j) * at.d_value);
+    const auto work = [&](int64_t j, int64_t last, Worker& asking) {
+      for (; j < last; ++j) {
+        const int64_t start = j == 0 ? 0 : columns[j - 1], count = columns[j] - start;
+        if (asking.stop((count + 1) * at.d)) return;
+        weighted_sum(from + start, scores + start, count, static_cast<T>(at.scale), q, at.d, at.d,
+                     grad_key + (kv * at.keys + j) * at.d);
+        weighted_sum(from + start, weights + start, count, T(1), g, at.d_value, at.d_value,
+                     grad_value + (kv * at.keys + j) * at.d_value);
+      }
+    };
+    if (many) {
+      work(0, at.keys, worker);
+    } else {
+      const int inner = threads_for((total + at.keys) * at.d);
+      const int status = for_chunks(at.keys, 16, inner, work);
+      if (status != kDone) worker.fail(status);
     }
     std::free(memory);
-  }
-  return failed;
+  });
 }
 
 // The output from listed weights: what dropout leaves of p times the values.
 template <class T>
-void attention_output(const T* value, const AttentionShape& at, const int64_t* starts,
-                      const int32_t* indices, const T* weights, T* out) {
+int attention_output(const T* value, const AttentionShape& at, const int64_t* starts,
+                     const int32_t* indices, const T* weights, T* out) {
   const int64_t rows = at.batch * at.heads * at.queries;
   const int threads = threads_for((starts[rows] + rows) * at.d_value);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 64) if (threads > 1)
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = row / at.queries, kv = at.kv_head(head / at.heads, head % at.heads);
-    const int64_t first = starts[row];
-    weighted_sum(indices + first, weights + first, starts[row + 1] - first, T(1),
-                 value + kv * at.keys * at.d_value, at.d_value, at.d_value, out + row * at.d_value);
-  }
+  return for_chunks(rows, 64, threads, [&](int64_t row, int64_t last, Worker& worker) {
+    for (; row < last; ++row) {
+      const int64_t head = row / at.queries, kv = at.kv_head(head / at.heads, head % at.heads);
+      const int64_t first = starts[row], count = starts[row + 1] - first;
+      if (worker.stop((count + 1) * at.d_value)) return;
+      weighted_sum(indices + first, weights + first, count, T(1),
+                   value + kv * at.keys * at.d_value, at.d_value, at.d_value,
+                   out + row * at.d_value);
+    }
+  });
 }
 
 }  // namespace FENCHEL_ISA

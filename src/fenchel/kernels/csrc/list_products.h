@@ -43,39 +43,46 @@ inline void weighted_sum(const int32_t* indices, const T* values, int64_t count,
 
 // out[i] = scale[i] * sum over the list of row i of value * matrix[index]; without scale, 1.
 template <class T>
-void list_times_matrix(const T* scale, const int64_t* starts, const int32_t* indices,
-                       const T* values, const T* matrix, T* out, int64_t rows, int64_t d) {
+int list_times_matrix(const T* scale, const int64_t* starts, const int32_t* indices,
+                      const T* values, const T* matrix, T* out, int64_t rows, int64_t d) {
   ask_for_huge_pages(out, rows * d * static_cast<int64_t>(sizeof(T)));
   const int threads = threads_for((starts[rows] - starts[0] + rows) * d);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 16) if (threads > 1)
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t first = starts[row], count = starts[row + 1] - first;
-    weighted_sum(indices + first, values + first, count, scale == nullptr ? T(1) : scale[row],
-                 matrix, d, d, out + row * d);
-  }
+  return for_chunks(rows, 16, threads, [&](int64_t row, int64_t last, Worker& worker) {
+    for (; row < last; ++row) {
+      const int64_t first = starts[row], count = starts[row + 1] - first;
+      if (worker.stop((count + 1) * d)) return;
+      weighted_sum(indices + first, values + first, count, scale == nullptr ? T(1) : scale[row],
+                   matrix, d, d, out + row * d);
+    }
+  });
 }
 
 // The lists of the columns from those of the rows (n columns), each value times its row's scale;
 // rows in order within a column, so that sums do not depend on the number of threads.
 template <class T>
-void transpose_list(const T* scale, const int64_t* starts, const int32_t* indices, const T* values,
-                    int64_t rows, int64_t n, int64_t* column_starts, int32_t* column_rows,
-                    T* column_values) {
+int transpose_list(const T* scale, const int64_t* starts, const int32_t* indices, const T* values,
+                   int64_t rows, int64_t n, int64_t* column_starts, int32_t* column_rows,
+                   T* column_values) {
   std::memset(column_starts, 0, (n + 1) * sizeof(int64_t));
-  const int64_t total = starts[rows];
-  for (int64_t k = starts[0]; k < total; ++k) ++column_starts[indices[k] + 1];
-  for (int64_t j = 0; j < n; ++j) column_starts[j + 1] += column_starts[j];
-  for (int64_t row = 0; row < rows; ++row) {
-    const T factor = scale == nullptr ? T(1) : scale[row];
-    for (int64_t k = starts[row]; k < starts[row + 1]; ++k) {
-      const int64_t place = column_starts[indices[k]]++;
-      column_rows[place] = static_cast<int32_t>(row);
-      column_values[place] = factor * values[k];
+  return for_shares(rows, 1, [&](int64_t, int64_t, Worker& worker) {
+    for (int64_t row = 0; row < rows; ++row) {
+      if (worker.stop(starts[row + 1] - starts[row] + 1)) return;
+      for (int64_t k = starts[row]; k < starts[row + 1]; ++k) ++column_starts[indices[k] + 1];
     }
-  }
-  // Each start has moved to its column's end: one place back.
-  std::memmove(column_starts + 1, column_starts, n * sizeof(int64_t));
-  column_starts[0] = 0;
+    for (int64_t j = 0; j < n; ++j) column_starts[j + 1] += column_starts[j];
+    for (int64_t row = 0; row < rows; ++row) {
+      if (worker.stop(starts[row + 1] - starts[row] + 1)) return;
+      const T factor = scale == nullptr ? T(1) : scale[row];
+      for (int64_t k = starts[row]; k < starts[row + 1]; ++k) {
+        const int64_t place = column_starts[indices[k]]++;
+        column_rows[place] = static_cast<int32_t>(row);
+        column_values[place] = factor * values[k];
+      }
+    }
+    // Each start has moved to its column's end: one place back.
+    std::memmove(column_starts + 1, column_starts, n * sizeof(int64_t));
+    column_starts[0] = 0;
+  });
 }
 
 }  // namespace FENCHEL_ISA

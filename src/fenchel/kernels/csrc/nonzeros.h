@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 
 #include "entmax_lanes.h"
@@ -44,14 +43,11 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
   const size_t dense = (kLanes<T> * n * sizeof(T) + 63) / 64 * 64;
   const size_t bytes = is_short ? listed + dense + lane_scratch_bytes<T>(n) : listed;
   const ShortRows<T> shared(n);
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(n_parts) schedule(static) if (n_parts > 1)
-  for (int part = 0; part < n_parts; ++part) {
-    void* memory = scratch().reserve(bytes);
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
-    }
+  return for_chunks(n_parts, 1, n_parts, [&](int64_t at_part, int64_t, Worker& worker) {
+    const int part = static_cast<int>(at_part);
+    const Scratch scratch(bytes);
+    void* const memory = scratch.data();
+    if (memory == nullptr) return worker.fail(kNoMemory);
     const RowScratch<T> mine(memory, n);
     const int64_t first = rows * part / n_parts, last = rows * (part + 1) / n_parts;
     const auto finish = [&](int64_t row, ListedRow<T>& list) {
@@ -60,44 +56,45 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
     if (is_short) {  // the same path as the dense map: the same digits
       T* group = reinterpret_cast<T*>(static_cast<char*>(memory) + listed);
       void* rest = static_cast<char*>(memory) + listed + dense;
-      for (int64_t row = first; row < last && !failed; row += kLanes<T>) {
+      for (int64_t row = first; row < last; row += kLanes<T>) {
+        if (worker.stop(kLanes<T> * n)) return;
         const int count = static_cast<int>(std::min<int64_t>(kLanes<T>, last - row));
         const double* parameter = at.parameter + row * at.parameter_stride;
         const Layout rows_here{count, n, 1, parameter, at.parameter_stride};
         entmax_group(x + row * n, group, rows_here, shared, 0, count, rest);
-        for (int i = 0; i < count && !failed; ++i) {
+        for (int i = 0; i < count; ++i) {
           if (!wanted(row + i)) continue;
           ListedRow<T> list(mine, n);
           list.list(group + i * n);
-          if (!finish(row + i, list)) failed = 1;
+          if (!finish(row + i, list)) return worker.fail(kNoMemory);
         }
       }
-      continue;
+      return;
     }
-    for (int64_t row = first; row < last && !failed; ++row) {
+    for (int64_t row = first; row < last; ++row) {
+      if (worker.stop(n)) return;
       if (!wanted(row)) continue;
       ListedRow<T> list(mine, n);
       entmax_row(x + row * n, n, at.parameter_of(row), list, mine);
-      if (!finish(row, list)) failed = 1;
+      if (!finish(row, list)) return worker.fail(kNoMemory);
     }
-  }
-  return failed;
+  });
 }
 
 // Listed rows, each times its own scale, as dense rows.
 template <class T>
-void list_to_dense(const T* scale, const int64_t* starts, const int32_t* indices, const T* values,
-                   T* out, int64_t rows, int64_t n) {
+int list_to_dense(const T* scale, const int64_t* starts, const int32_t* indices, const T* values,
+                  T* out, int64_t rows, int64_t n) {
   ask_for_huge_pages(out, rows * n * static_cast<int64_t>(sizeof(T)));
-  const int threads = threads_for(rows * n);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-  for (int64_t row = 0; row < rows; ++row) {
-    T* dense = out + row * n;
-    std::memset(dense, 0, n * sizeof(T));
-    for (int64_t i = starts[row]; i < starts[row + 1]; ++i) {
-      dense[indices[i]] = scale[row] * values[i];
+  return for_shares(rows, threads_for(rows * n), [&](int64_t row, int64_t last, Worker& worker) {
+    for (; row < last && !worker.stop(n); ++row) {
+      T* dense = out + row * n;
+      std::memset(dense, 0, n * sizeof(T));
+      for (int64_t i = starts[row]; i < starts[row + 1]; ++i) {
+        dense[indices[i]] = scale[row] * values[i];
+      }
     }
-  }
+  });
 }
 
 }  // namespace FENCHEL_ISA

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 
 #include "scratch.h"
 #include "simd.h"
+#include "stopping.h"
 #include "table.h"
 
 namespace fenchel {
@@ -20,18 +20,14 @@ namespace FENCHEL_ISA {
 template <class Work>
 int for_rows(const Layout& at, int64_t group, size_t bytes, const Work& work) {
   const int64_t rows = at.rows(), groups = (rows + group - 1) / group;
-  const int threads = threads_for(rows * at.n);
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-  for (int64_t i = 0; i < groups; ++i) {
-    void* memory = scratch().reserve(bytes);
-    if (memory == nullptr) {
-      failed = 1;
-      continue;
+  return for_shares(groups, threads_for(rows * at.n), [&](int64_t i, int64_t last, Worker& worker) {
+    const Scratch memory(bytes);
+    if (memory.data() == nullptr) return worker.fail(kNoMemory);
+    for (; i < last; ++i) {
+      if (worker.stop(group * at.n)) return;
+      work(i * group, std::min(group, rows - i * group), memory.data());
     }
-    work(i * group, std::min(group, rows - i * group), memory);
-  }
-  return failed;
+  });
 }
 
 // Rows whose entries are not adjacent are worked on in groups that share cache lines.

@@ -2,9 +2,10 @@
 //
 // A tensor is (outer, n, inner), contiguous; a row is the n entries with one (outer, inner) pair,
 // and row r = outer_index * inner + inner_index has the parameter[r * parameter_stride] (stride 0
-// or 1). Every function returns 0, or 1 when memory for scratch ran out.
+// or 1). Every function returns a Status of stopping.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fenchel {
@@ -56,13 +57,13 @@ struct Kernels {
                        SparsePart<T>* parts, int n_parts);
   int (*entmax_loss)(const T* x, const Layout&, const int64_t* target, T* loss, double* slope,
                      int64_t* sizes, int64_t most, SparsePart<T>* parts, int n_parts);
-  void (*list_to_dense)(const T* scale, const int64_t* starts, const int32_t* indices,
-                        const T* values, T* out, int64_t rows, int64_t n);
-  void (*list_times_matrix)(const T* scale, const int64_t* starts, const int32_t* indices,
-                            const T* values, const T* matrix, T* out, int64_t rows, int64_t d);
-  void (*transpose_list)(const T* scale, const int64_t* starts, const int32_t* indices,
-                         const T* values, int64_t rows, int64_t n, int64_t* column_starts,
-                         int32_t* column_rows, T* column_values);
+  int (*list_to_dense)(const T* scale, const int64_t* starts, const int32_t* indices,
+                       const T* values, T* out, int64_t rows, int64_t n);
+  int (*list_times_matrix)(const T* scale, const int64_t* starts, const int32_t* indices,
+                           const T* values, const T* matrix, T* out, int64_t rows, int64_t d);
+  int (*transpose_list)(const T* scale, const int64_t* starts, const int32_t* indices,
+                        const T* values, int64_t rows, int64_t n, int64_t* column_starts,
+                        int32_t* column_rows, T* column_values);
   int (*attention_forward)(const T* query, const T* key, const T* value, const void* mask,
                            const AttentionShape&, const double* alpha, int64_t alpha_stride, T* out,
                            int64_t* sizes, SparsePart<T>* parts, int n_parts);
@@ -78,8 +79,8 @@ struct Kernels {
   int (*groups_forward)(int kind, const T* x, T* p, int32_t* group, T* slope, const Layout&);
   int (*groups_backward)(const T* p, const int32_t* group, const T* grad, T* grad_x,
                          const Layout&);
-  void (*attention_output)(const T* value, const AttentionShape&, const int64_t* starts,
-                           const int32_t* indices, const T* weights, T* out);
+  int (*attention_output)(const T* value, const AttentionShape&, const int64_t* starts,
+                          const int32_t* indices, const T* weights, T* out);
 };
 
 struct Table {
@@ -90,5 +91,10 @@ struct Table {
 
 // How many threads a piece of work deserves; 1 in a forked child, whose OpenMP pool is gone.
 int threads_for(int64_t entries);
+
+// Whether a thread may keep so many bytes of scratch for its next call; give_up() when it takes them
+// out again.
+bool may_keep(size_t bytes);
+void give_up(size_t bytes);
 
 }  // namespace fenchel

@@ -116,6 +116,7 @@ class ActiveSet {
 
   // The best member for the present slopes becomes the candidate; false if there is none.
   bool ask() {
+    check_(n_unary_ + members_.size() * members_.size());
     const int64_t used = oracle_.argmax(slopes_.data(), fresh_.data());
     if (used == kNone) return false;
     score_ = members_.propose(fresh_.data(), used);
@@ -361,6 +362,7 @@ class ActiveSet {
     AffineFace face;
     face.start(members_.earlier_overlaps(0, overlaps_.data()));
     for (int64_t i = 1; i < members_.size(); ++i) {
+      check_(members_.size() * members_.size());
       std::fill(overlaps_.begin(), overlaps_.end(), 0.0);
       const double norm2 = members_.earlier_overlaps(i, overlaps_.data());
       const double apart = face.distance2(overlaps_.data(), norm2);
@@ -391,6 +393,7 @@ class ActiveSet {
     return high - low;
   }
 
+  const StopCheck check_;
   const double* scores_;
   int64_t n_unary_;
   Oracle oracle_;

@@ -25,7 +25,9 @@ class AlignmentOracle {
     constexpr double inf = std::numeric_limits<double>::infinity();
     std::fill(best_.begin(), best_.end(), -inf);  // best_[j + 1]: the best path to column j
     best_[0] = 0.0;                               // before the first cell
+    const StopCheck check;
     for (int64_t i = 0; i < m_; ++i) {
+      check(n_);
       double diagonal = best_[0], left = -inf;
       best_[0] = -inf;
       const double* row = scores + i * stride_;

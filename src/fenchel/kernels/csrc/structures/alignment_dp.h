@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "exp_log.h"
@@ -86,7 +87,6 @@ struct SquaredMax {
 template <class Smoothed>
 class AlignmentSweep {
  public:
-  // Memory is kept from one instance to the next.
   void prepare(int64_t stride, const int64_t* size, double gamma, bool second_order) {
     stride_ = stride, m_ = size[0], n_ = size[1], smoothed_ = Smoothed(gamma);
     start_.resize(diagonals());
@@ -95,13 +95,20 @@ class AlignmentSweep {
       start_[d] = room - first(d);
       room += (last(d) - first(d) + kWidth) / kWidth * kWidth;
     }
+    const StopCheck check;
     cells_.resize(room);
-    for (auto& list : shares_) list.resize(room);
+    for (auto& list : shares_) {
+      check(room);
+      list.resize(room);
+    }
     // Room for a cell before the first, and for a vector behind the last.
     for (auto& line : lines_) line.resize(m_ + 1 + 2 * kWidth);
     if (!second_order) return;
     directions_.resize(room);
-    for (auto& list : tangents_) list.resize(room);
+    for (auto& list : tangents_) {
+      check(room);
+      list.resize(room);
+    }
     for (auto& line : tangent_lines_) line.resize(m_ + 1 + 2 * kWidth);
   }
 
@@ -116,6 +123,11 @@ class AlignmentSweep {
     to_diagonals(scores, cells_);
     to_diagonals(direction, directions_);
     return sweep<true>();
+  }
+
+  // About what it holds.
+  size_t bytes() const {
+    return (4 * cells_.capacity() + 4 * directions_.capacity()) * sizeof(double);
   }
 
   // The expected alignment into `out` (rows of `stride`), after forward().
@@ -141,7 +153,9 @@ class AlignmentSweep {
   int64_t last(int64_t d) const { return std::min(d, m_ - 1); }
 
   void to_diagonals(const double* from, std::vector<double>& to) const {
+    const StopCheck check;
     for (int64_t i = 0; i < m_; ++i) {
+      check(n_);
       for (int64_t j = 0; j < n_; ++j) {
         to[start_[i + j] + i] = from[i * stride_ + j];
       }
@@ -149,7 +163,9 @@ class AlignmentSweep {
   }
 
   void from_diagonals(const std::vector<double>& from, double* to) const {
+    const StopCheck check;
     for (int64_t i = 0; i < m_; ++i) {
+      check(n_);
       for (int64_t j = 0; j < n_; ++j) {
         to[i * stride_ + j] = from[start_[i + j] + i];
       }
@@ -176,7 +192,9 @@ class AlignmentSweep {
       tangent_lines_[0][1] = directions_[0];
       for (auto& list : tangents_) std::fill_n(list.begin(), kWidth, 0.0);
     }
+    const StopCheck check;
     for (int64_t d = 1; d < diagonals(); ++d) {
+      check(16 * (last(d) - first(d) + 1));
       const Line &one = lines_[(d - 1) % 3], &two = lines_[(d - 2 + 3) % 3];
       Line& here = lines_[d % 3];
       const Line &d_one = tangent_lines_[(d - 1) % 3], &d_two = tangent_lines_[(d - 2 + 3) % 3];
@@ -228,7 +246,9 @@ class AlignmentSweep {
       for (auto& line : tangent_lines_) std::fill(line.begin(), line.end(), 0.0);
     }
     const int64_t end = diagonals() - 1;
+    const StopCheck check;
     for (int64_t d = end; d >= 0; --d) {
+      check(16 * (last(d) - first(d) + 1));
       const Line &far = *across[(d + 2) % 3], &d_far = *d_across[(d + 2) % 3];
       Line &near = *across[d % 3], &d_near = *d_across[d % 3];
       // A vector reads row i + 1 of `down` before the next one writes it, and writes only rows that
@@ -264,16 +284,43 @@ class AlignmentSweep {
   Line lines_[3], tangent_lines_[3], more_[4];
 };
 
+// A sweep whose memory is that of the thread's last instance, unless that was a large one. What is lent
+// is not there: a call within a call (by a signal's handler) gets its own.
+template <class Smoothed>
+class BorrowedSweep {
+ public:
+  BorrowedSweep() : mine_(std::move(kept())) { give_up(mine_.bytes()); }
+  ~BorrowedSweep() {
+    if (kept().bytes() == 0 && may_keep(mine_.bytes())) kept() = std::move(mine_);
+  }
+  BorrowedSweep(const BorrowedSweep&) = delete;
+  BorrowedSweep& operator=(const BorrowedSweep&) = delete;
+  AlignmentSweep<Smoothed>* operator->() { return &mine_; }
+
+ private:
+  struct Owner {
+    AlignmentSweep<Smoothed> sweep;
+    ~Owner() { give_up(sweep.bytes()); }
+  };
+
+  static AlignmentSweep<Smoothed>& kept() {
+    static thread_local Owner here;
+    return here.sweep;
+  }
+
+  AlignmentSweep<Smoothed> mine_;
+};
+
 // values[i], and the expected alignments unless `gradients` is null (0 in padding).
 template <class Smoothed>
 int alignment_values(const Instances& at, double gamma, double* values, double* gradients) {
   return for_instances(at.count, at.count * at.parts * 16, [&](int64_t i) {
-    static thread_local AlignmentSweep<Smoothed> sweep;
-    sweep.prepare(at.layout[1], at.size_of(i), gamma, false);
-    values[i] = sweep.forward(at.scores_of(i));
+    BorrowedSweep<Smoothed> sweep;
+    sweep->prepare(at.layout[1], at.size_of(i), gamma, false);
+    values[i] = sweep->forward(at.scores_of(i));
     if (gradients == nullptr) return;
     std::fill_n(gradients + i * at.parts, at.parts, 0.0);
-    sweep.gradient(gradients + i * at.parts);
+    sweep->gradient(gradients + i * at.parts);
   });
 }
 
@@ -281,11 +328,11 @@ int alignment_values(const Instances& at, double gamma, double* values, double* 
 template <class Smoothed>
 int alignment_products(const Instances& at, const double* directions, double gamma, double* out) {
   return for_instances(at.count, at.count * at.parts * 32, [&](int64_t i) {
-    static thread_local AlignmentSweep<Smoothed> sweep;
-    sweep.prepare(at.layout[1], at.size_of(i), gamma, true);
-    sweep.forward(at.scores_of(i), directions + i * at.parts);
+    BorrowedSweep<Smoothed> sweep;
+    sweep->prepare(at.layout[1], at.size_of(i), gamma, true);
+    sweep->forward(at.scores_of(i), directions + i * at.parts);
     std::fill_n(out + i * at.parts, at.parts, 0.0);
-    sweep.product(out + i * at.parts);
+    sweep->product(out + i * at.parts);
   });
 }
 

@@ -39,8 +39,10 @@ class AssignmentOracle {
   static int64_t most_parts(const int64_t* layout) { return std::min(layout[0], layout[1]); }
 
   int64_t argmax(const double* scores, int32_t* parts) {
+    const StopCheck check;
     const int64_t down = wide_ ? stride_ : 1;
     for (int64_t i = 0; i < lines_; ++i) {
+      check(width_);
       const double* const from = scores + i * down;
       double* const to = costs_.data() + i * width_;
       if (wide_) {
@@ -49,9 +51,9 @@ class AssignmentOracle {
         for (int64_t j = 0; j < places_; ++j) to[j] = -from[j * stride_];
       }
     }
-    if (!take_cheapest()) return kNone;
+    if (!take_cheapest(check)) return kNone;
     for (const int32_t line : waiting_) {
-      if (!match(line)) return kNone;
+      if (!match(line, check)) return kNone;
     }
     for (int32_t line = 0; line < lines_; ++line) {
       const int64_t place = place_of_[line];
@@ -89,12 +91,13 @@ class AssignmentOracle {
   // Every line takes its cheapest place if that is free, and waits otherwise; false if a line has no
   // place. Any prices of places will do, as long as one that may stay free costs nothing: those of
   // the last question, if the next is a similar one, leave few lines to wait.
-  bool take_cheapest() {
+  bool take_cheapest(const StopCheck& check) {
     if (lines_ < places_) std::fill(place_price_.begin(), place_price_.end(), 0.0);
     std::fill(line_at_.begin(), line_at_.end(), kFree);
     std::fill(taken_.begin(), taken_.end(), 0.0);
     waiting_.clear();
     for (int32_t line = 0; line < lines_; ++line) {
+      check(width_);
       const double* const costs = costs_.data() + line * width_;
       Vec<double> low = splat(kFar);
       for (int64_t j = 0; j < width_; j += kStep) {
@@ -116,13 +119,14 @@ class AssignmentOracle {
   }
 
   // Matches one more line; false if no free place is left at a finite distance.
-  bool match(int32_t line) {
+  bool match(int32_t line, const StopCheck& check) {
     std::fill(distance_.begin(), distance_.end(), kFar);
     std::fill(barrier_.begin(), barrier_.end(), 0.0);
     closed_.clear();
     double reached = 0.0;
     int32_t at = line, end = kFree;
     while (true) {
+      check(width_);
       const double* const costs = costs_.data() + at * width_;
       const double price = line_price_[at];
       Vec<double> low = splat(kFar);

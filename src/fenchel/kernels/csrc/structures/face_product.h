@@ -19,7 +19,9 @@ inline int face_product(const int32_t* lists, const double* matrix, const double
     double* const to = out + i * parts;
     std::fill(to, to + parts, 0.0);
     std::vector<double> moved(members, 0.0);
+    const StopCheck check;
     for (int64_t s = 0; s < members; ++s) {
+      check(members);
       double slope = 0;
       const int32_t* const list = mine + s * longest;
       for (int64_t j = 0; j < longest && list[j] >= 0; ++j) slope += from[list[j]];

@@ -99,6 +99,7 @@ class TreeElimination {
   double log_sum() {
     double total = log_scale_;
     for (int64_t k = n_ - 1; k > 0; --k) {
+      check_(k * k);
       const T sum = pivot(weight_, root_.data(), k, k);
       total += Number<T>::log(sum);
       const T inverse = Number<T>::exp(0, 0) / sum;
@@ -177,6 +178,7 @@ class TreeElimination {
       std::copy_n(columns, begin * room_, scratch + (m - begin) * room_);
       std::copy_n(root, room_, own_root);
       for (int64_t k = m - 1; k >= kept; --k) {
+        check_(k * room_);
         const T sum = eliminate(scratch, own_root, turned, k, kept);
         if (first && side == 0) total_ += Number<T>::log(sum);
       }
@@ -221,6 +223,7 @@ class TreeElimination {
     }
   }
 
+  const StopCheck check_;
   const TreeScores& of_;
   const TreeBlock& block_;
   int64_t n_, room_;  // words, and the room that a column over them has

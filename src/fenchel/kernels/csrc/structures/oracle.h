@@ -8,13 +8,14 @@
 //
 // `layout` is what all instances of a batch share, `size` the row of sizes of one instance; the
 // Python structure of the same name writes both. Parts may repeat. The same scores always give the
-// same answer, and -inf is never chosen. An oracle owns its scratch and serves one instance.
+// same answer, and -inf is never chosen. An oracle owns its scratch and serves one instance. Loops
+// that may be long have a StopCheck, which throws.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <new>
 
+#include "../stopping.h"
 #include "../table.h"
 
 namespace fenchel {
@@ -34,20 +35,20 @@ struct Instances {
   const int64_t* size_of(int64_t i) const { return sizes + i * size_width; }
 };
 
-// work(i) for every instance, in parallel if `entries` of work deserve it; 1 if memory ran out.
+// work(i) for every instance, in parallel if `entries` of work deserve it.
 template <class Work>
 int for_instances(int64_t count, int64_t entries, const Work& work) {
-  const int threads = threads_for(entries);
-  std::atomic<int> failed{0};
-#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
-  for (int64_t i = 0; i < count; ++i) {
+  const int64_t each = count == 0 ? 0 : entries / count;
+  return for_chunks(count, 1, threads_for(entries), [&](int64_t i, int64_t, Worker& worker) {
+    if (worker.stop(each)) return;
     try {
       work(i);
     } catch (const std::bad_alloc&) {
-      failed = 1;
+      worker.fail(kNoMemory);
+    } catch (const Stopped&) {
+      // The one who was told has told the team.
     }
-  }
-  return failed;
+  });
 }
 
 }  // namespace FENCHEL_ISA

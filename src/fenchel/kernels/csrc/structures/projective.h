@@ -26,6 +26,7 @@ class ProjectiveTreeOracle {
         first_(single_root_ ? 1 : 0),
         tokens_(size[0] + 1) {
     for (auto* table : {&right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
+      StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
   }
@@ -34,11 +35,15 @@ class ProjectiveTreeOracle {
 
   int64_t argmax(const double* scores, int32_t* parts) {
     scores_ = scores;
+    const StopCheck check;
     for (int64_t i = first_; i < tokens_; ++i) {
       right_[at(i, i)] = right_by_end_[at(i, i)] = left_[at(i, i)] = left_by_end_[at(i, i)] = 0;
     }
     for (int64_t width = 1; width < tokens_ - first_; ++width) {
-      for (int64_t i = first_; i + width < tokens_; ++i) fill(i, i + width);
+      for (int64_t i = first_; i + width < tokens_; ++i) {
+        check(3 * width);
+        fill(i, i + width);
+      }
     }
     parts_ = parts;
     used_ = 0;

@@ -40,6 +40,7 @@ class ProjectiveSums {
   ProjectiveSums(const TreeScores& of, int64_t words, bool single_root)
       : of_(of), single_root_(single_root), first_(single_root ? 1 : 0), tokens_(words + 1) {
     for (auto* table : {&weight_, &right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
+      StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
     // Half-way between a word's best and worst head: the product of all stays near 1.
@@ -71,11 +72,15 @@ class ProjectiveSums {
   // -inf if there is no tree.
   double log_sum() {
     const T one = Number<T>::exp(0, 0);
+    const StopCheck check;
     for (int64_t i = first_; i < tokens_; ++i) {
       right_[at(i, i)] = right_by_end_[at(i, i)] = left_[at(i, i)] = left_by_end_[at(i, i)] = one;
     }
     for (int64_t width = 1; width < tokens_ - first_; ++width) {
-      for (int64_t i = first_; i + width < tokens_; ++i) inside(i, i + width);
+      for (int64_t i = first_; i + width < tokens_; ++i) {
+        check(3 * width);
+        inside(i, i + width);
+      }
     }
     const int64_t last = tokens_ - 1;
     if (single_root_) {
@@ -106,8 +111,12 @@ class ProjectiveSums {
     } else {
       to_right_[at(0, last)] = one / total_;
     }
+    const StopCheck check;
     for (int64_t width = tokens_ - first_ - 1; width > 0; --width) {
-      for (int64_t i = first_; i + width < tokens_; ++i) outside(i, i + width, out);
+      for (int64_t i = first_; i + width < tokens_; ++i) {
+        check(6 * width);
+        outside(i, i + width, out);
+      }
     }
   }
 

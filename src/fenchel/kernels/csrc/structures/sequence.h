@@ -107,7 +107,9 @@ class SequenceOracle {
 
   int64_t argmax(const double* scores, int32_t* parts) {
     const int64_t k = at_.tags, length = at_.length;
+    const StopCheck check;
     for (int64_t t = 0; t < length; ++t) {
+      check(k * k);
       double* best = best_.data() + t * k;
       if (t > 0 && at_.kind != kNoTransitions) {
         max_plus(best - k, scores + at_.transitions(t - 1), k, best);

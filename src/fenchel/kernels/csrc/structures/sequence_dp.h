@@ -81,7 +81,9 @@ class SequenceProgram {
   double value(const double* scores) {
     double total = 0;
     begin(scores, -kInf<double>, matrix_, scored_);
+    const StopCheck check;
     for (int64_t t = 0; t < at_.length; ++t) {
+      check(k_ * columns_);
       double* v = v_.data() + t * padded_;
       position_scores(at_, scores, t, -kInf<double>, padded_, v);
       if (t > 0) {
@@ -106,7 +108,9 @@ class SequenceProgram {
     std::vector<double> sums(at_.kind == kShared ? k_ * columns_ : 0);
     const double* v = v_.data() + (at_.length - 1) * padded_;
     for (int64_t i = 0; i < k_; ++i) u[i] = chosen(splat(v[i]), splat(last_norm()[0]))[0];
+    const StopCheck check;
     for (int64_t t = at_.length - 1;; --t) {
+      check(k_ * columns_);
       position_means(at_, u.data(), t, means);
       if (t == 0) return finish(sums, means);
       gather(u.data());
@@ -137,7 +141,9 @@ class SequenceProgram {
     std::vector<double> no_slope(k_ * kWidth);
     int64_t sloped = -1;
     begin(direction, 0.0, slope, sloped);
+    const StopCheck check;
     for (int64_t t = 0; t < at_.length; ++t) {  // how the messages move
+      check(k_ * columns_);
       double* dv = moved.data() + t * padded_;
       position_scores(at_, direction, t, 0.0, padded_, dv);
       if (t > 0) {
@@ -162,6 +168,7 @@ class SequenceProgram {
       du[i] = turned(p, splat(dv[i]), splat(last[0]))[0];
     }
     for (int64_t t = at_.length - 1;; --t) {
+      check(k_ * columns_);
       position_means(at_, du.data(), t, out);
       if (t == 0) return finish(sums, out);
       gather(u.data());

@@ -61,11 +61,13 @@ inline void row_times(const double* x, const double* matrix, int64_t rows, int64
 // sums += left' right for `count` rows each, in tiles of 4 rows and one or two vectors.
 inline void add_outer(const double* left, const double* right, int64_t count, int64_t stride,
                       double* sums) {
+  const StopCheck check;
   constexpr int lanes = kLanes<double>, kRows = lanes < 4 ? lanes : 4;
   constexpr int64_t kBlock = 32;  // positions whose rows stay in the cache
   for (int64_t t0 = 0; t0 < count; t0 += kBlock) {
     const int64_t t1 = std::min(count, t0 + kBlock);
     for (int64_t i = 0; i < stride; i += kRows) {
+      check(kRows * stride);
       for (int64_t j = 0; j < stride; j += lanes) {
         Vec<double> tile[kRows];
         for (int r = 0; r < kRows; ++r) tile[r] = load(sums + (i + r) * stride + j);
@@ -93,7 +95,9 @@ class LinearSequence {
     s_.resize(at_.length * padded_);
     std::vector<double> x(padded_);
     value = 0;
+    const StopCheck check;
     for (int64_t t = 0; t < at_.length; ++t) {
+      check(k_ * padded_);
       double* a = a_.data() + t * padded_;
       double* s = s_.data() + t * padded_;
       position_scores(at_, scores_, t, -kInf<double>, padded_, x.data());
@@ -136,7 +140,9 @@ class LinearSequence {
   void gradient(double* means) {
     std::vector<double> u(a_.end() - padded_, a_.end()), y(padded_);
     std::vector<double> w(at_.length * padded_);
+    const StopCheck check;
     for (int64_t t = at_.length - 1;; --t) {
+      check(k_ * padded_);
       position_means(at_, u.data(), t, means);
       if (t == 0) break;
       divide(u.data(), t, w.data() + t * padded_);
@@ -166,7 +172,9 @@ class LinearSequence {
     const int64_t all = at_.length * padded_;
     std::vector<double> dv(all), lift(all), adv(all), w(all), x(all);
     std::vector<double> y1(padded_), y2(padded_), y3(padded_);
+    const StopCheck check;
     for (int64_t t = 0; t < at_.length; ++t) {  // how log messages move: dv, and lift before emission
+      check(2 * k_ * padded_);
       double* here = dv.data() + t * padded_;
       double* up = lift.data() + t * padded_;
       const double* a = a_.data() + t * padded_;
@@ -185,6 +193,7 @@ class LinearSequence {
     }
     std::vector<double> u(a_.end() - padded_, a_.end()), du(adv.end() - padded_, adv.end());
     for (int64_t t = at_.length - 1;; --t) {
+      check(3 * k_ * padded_);
       position_means(at_, du.data(), t, out);
       if (t == 0) break;
       double* wt = w.data() + t * padded_;

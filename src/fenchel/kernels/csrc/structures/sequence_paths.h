@@ -21,7 +21,9 @@ class SequenceSampler {
   // A sequence from `length` uniform numbers, as a list of parts.
   int64_t draw(const double* uniform, int32_t* parts) {
     const int64_t k = at_.tags;
+    const StopCheck check;
     for (int64_t t = at_.length - 1; t >= 0; --t) {
+      check(k);
       const double* v = program_.messages(t);
       const bool onward = t + 1 < at_.length && at_.kind != kNoTransitions;
       const double* column = onward ? scores_ + at_.transitions(t) + path_[t + 1] : nullptr;
@@ -68,6 +70,7 @@ inline void sequence_k_best(const SequenceLayout& at, const double* scores, int6
   const int64_t k = at.tags, length = at.length;
   std::vector<std::vector<Way>> ways(length * k);
   std::vector<Way> heap;
+  const StopCheck check;
   const auto merge = [&](const std::vector<Way>* lists, const double* column, double extra,
                          std::vector<Way>& out) {
     heap.clear();
@@ -78,7 +81,9 @@ inline void sequence_k_best(const SequenceLayout& at, const double* scores, int6
       }
     }
     std::make_heap(heap.begin(), heap.end());
+    check(k);
     while (!heap.empty() && static_cast<int64_t>(out.size()) < how_many) {
+      check(16);
       std::pop_heap(heap.begin(), heap.end());
       Way& best = heap.back();
       out.push_back({best.score + extra, best.tag, best.rank});
@@ -112,6 +117,7 @@ inline void sequence_k_best(const SequenceLayout& at, const double* scores, int6
   for (int64_t r = 0; r < how_many; ++r) {
     int32_t* list = parts + r * most;
     int64_t used = 0;
+    check(length);
     values[r] = -kInf<double>;
     if (r < static_cast<int64_t>(ends.size())) {
       Way way = ends[r];

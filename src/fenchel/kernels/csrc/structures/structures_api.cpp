@@ -1,5 +1,6 @@
 // The C ABI of the structured kernels.
 #include "../instruction_set.h"
+#include "../stopping.h"
 #include "structures_table.h"
 
 #include <algorithm>
@@ -63,7 +64,7 @@ FENCHEL_API int fenchel_active_set(int kind, const double* scores, int64_t count
                                    int64_t* status, int64_t* widest, int64_t* longest,
                                    void** handle) {
   std::unique_ptr<fenchel::Face[]> faces(new (std::nothrow) fenchel::Face[count]);
-  if (faces == nullptr) return 1;
+  if (faces == nullptr) return fenchel::kNoMemory;
   const int failed = fenchel::structure_kernels().active_set(
       kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter, tol, complete, means,
       gap, iterations, status, faces.get());

@@ -1,5 +1,5 @@
-// The structured kernels of one instruction set. All compute in float64; every function returns 0,
-// or 1 when memory ran out.
+// The structured kernels of one instruction set. All compute in float64; every function returns
+// a Status of stopping.h.
 #pragma once
 
 #include <cstdint>

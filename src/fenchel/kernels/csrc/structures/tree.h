@@ -41,6 +41,7 @@ class TreeOracle {
 
   int64_t argmax(const double* scores, int32_t* parts) {
     load(scores);
+    const StopCheck check;
     int64_t root_arcs = 0;
     for (int64_t start = 1; start < nodes_; ++start) {
       if (state_[start] != kNew) continue;  // attached, or part of a node that is
@@ -52,7 +53,9 @@ class TreeOracle {
         const int64_t head = best_head(slot);
         if (head < 0) return kNone;
         chosen_[node_in_[slot]] = arc_[slot * nodes_ + head];
+        check(live_count_);
         if (state_[head] == kOnPath) {
+          check(live_count_ * static_cast<int64_t>(path_.size()));
           slot = contract(head);
           continue;
         }
