@@ -130,6 +130,23 @@ def check_number(
     return number
 
 
+def check_alpha(
+    name: str, value: Any, meaning: str, kind: str = "a number", label: str = "alpha"
+) -> float:
+    """Check the order of a Tsallis entropy: a number above 0."""
+    number = _as_float(name, label, value, kind)
+    if not number > 0:  # NaN is not
+        raise FenchelError(f"{name}: `{label}` must be above 0 {meaning}; got {value!r}.")
+    return number
+
+
+def check_alphas(name: str, value: Any, scores: Tensor, dim: int, meaning: str) -> float | Tensor:
+    """As :func:`check_parameter`, for the order of a Tsallis entropy."""
+    if isinstance(value, Tensor):
+        return _check_parameter_tensor(name, "alpha", value, scores, dim)
+    return check_alpha(name, value, meaning, "a number or a torch.Tensor")
+
+
 def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:
     """Check that ``value`` is a number above 0 and at most ``high``, as ``expected`` says."""
     number = _as_float(name, label, value, "a number")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_number
+from fenchel._checks import check_alpha
 from fenchel.losses._cross_entropy_shape import rowwise
 from fenchel.regularizers import Tsallis
 
@@ -53,7 +53,7 @@ def entmax_loss(
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     if not isinstance(alpha, Tensor):
-        check_number("entmax_loss", "alpha", alpha, 1.0, _MEANING, "a number or a torch.Tensor")
+        check_alpha("entmax_loss", alpha, _MEANING, "a number or a torch.Tensor")
     return rowwise(
         "entmax_loss",
         Tsallis(alpha),

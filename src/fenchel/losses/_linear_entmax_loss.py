@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_number, check_parameter, refuse_transforms
+from fenchel._checks import FenchelError, check_alphas, refuse_transforms
 from fenchel.losses._cross_entropy_shape import (
     check_index,
     check_reduction,
@@ -122,9 +122,8 @@ def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:
 def _alpha(name: str, alpha: Any, scores: Tensor) -> Tensor:
     """alpha as a tensor, (1,) or (rows,)."""
     meaning = "(1 is cross-entropy, 2 is the sparsemax loss)"
-    value = check_parameter(name, "alpha", alpha, scores, scores.dim() - 1, 1.0, meaning)
+    value = check_alphas(name, alpha, scores, scores.dim() - 1, meaning)
     if not isinstance(value, Tensor):
-        check_number(name, "alpha", value, 1.0, meaning)
         return torch.full((1,), value, dtype=torch.float64, device=scores.device)
     value = value.to(scores.device)
     if value.numel() == 1:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_parameter
+from fenchel._checks import check_alphas
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._prepare import apply, prepare
@@ -44,7 +44,7 @@ def entmax(
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019 (gradient in α).
     """
     scores, dim = prepare("entmax", scores, dim, mask)
-    parameter = check_parameter("entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
+    parameter = check_alphas("entmax", alpha, scores, dim, _MEANING)
     return apply(ENTMAX, scores, parameter, dim)
 
 

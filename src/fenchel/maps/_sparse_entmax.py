@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_parameter, refuse_transforms
+from fenchel._checks import FenchelError, check_alphas, refuse_transforms
 from fenchel.maps._entmax import _MEANING
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Parameter
@@ -144,7 +144,7 @@ def sparse_entmax(
         "sparse_entmax",
         "supports differ in size; give a batch as dimensions of `scores`, or use `fy.entmax`",
     )
-    parameter = check_parameter("sparse_entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
+    parameter = check_alphas("sparse_entmax", alpha, scores, dim, _MEANING)
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):
         parameter = parameter.movedim(dim, -1)

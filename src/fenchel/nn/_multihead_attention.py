@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.attention import attention_weights, entmax_attention, weighted_values
 from fenchel.maps import entmax
 from fenchel.nn._arguments import written
@@ -92,7 +92,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         # module's forward; it asks for this attribute first.
         self._packed = self._qkv_same_embed_dim
         self._qkv_same_embed_dim = False
-        self.initial_alpha = check_number(name, "alpha", alpha, 1.0, "(1 is softmax)")
+        self.initial_alpha = check_alpha(name, alpha, "(1 is softmax)")
         if normalizer is not None and (not callable(normalizer) or learn_alpha):
             raise FenchelError(
                 f"{name}: expected `normalizer` to be a callable, without `learn_alpha`, but got "

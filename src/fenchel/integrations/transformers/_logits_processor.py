@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_number
+from fenchel._checks import check_alpha
 from fenchel.integrations.transformers._library import transformers
 from fenchel.maps import entmax
 
@@ -31,7 +31,7 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
 
     def __init__(self, alpha: float = 1.5) -> None:
         meaning = "(1 is softmax, 2 is sparsemax)"
-        self.alpha = check_number("EntmaxLogitsProcessor", "alpha", alpha, 1.0, meaning)
+        self.alpha = check_alpha("EntmaxLogitsProcessor", alpha, meaning)
 
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor:
         """Log-probabilities of the shape of ``scores``; the tokens so far do not matter."""
