@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class FenchelError(ValueError):
@@ -75,6 +76,16 @@ def check_int(name: str, label: str, value: Any) -> int:
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return operator.index(value)
     raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
+
+
+def check_ignore_index(name: str, value: Any) -> int | Tensor:
+    """An int (NumPy's count), or a 0-d integer tensor, such as an entry of a target: not read."""
+    if isinstance(value, Tensor) and value.dim() == 0 and value.dtype in _INTEGERS:
+        return value
+    if isinstance(value, Tensor):
+        got = f"{value.dtype} of shape {tuple(value.shape)}"
+        raise FenchelError(f"{name}: expected `ignore_index` to be an int, but got {got}.")
+    return check_int(name, "ignore_index", value)
 
 
 def is_transformed() -> bool:

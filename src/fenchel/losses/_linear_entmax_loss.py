@@ -5,9 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_alphas, refuse_transforms
+from fenchel._checks import FenchelError, check_alphas, check_ignore_index, refuse_transforms
 from fenchel.losses._cross_entropy_shape import (
-    check_index,
     check_reduction,
     check_smoothing,
     check_weight,
@@ -80,7 +79,7 @@ def linear_entmax_loss(
             "of the weight a gradient."
         )
     parameter = _alpha(name, alpha, scores)
-    kept = target != check_index(name, ignore_index)
+    kept = target != check_ignore_index(name, ignore_index)
     target = torch.where(kept, target, IGNORED)
     check_indices(name, target, weight.shape[0])
     warn_if_none_kept(name, kept, reduction)

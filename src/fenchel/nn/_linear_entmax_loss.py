@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter, init
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_index,
     check_reduction,
     check_smoothing,
     linear_entmax_loss,
@@ -88,7 +87,7 @@ class LinearEntmaxLoss(WithAlpha):
             self.bias: Parameter | None = Parameter(zeros)
         else:
             self.register_parameter("bias", None)
-        self.ignore_index = check_index(name, ignore_index)
+        self.ignore_index = int(check_ignore_index(name, ignore_index))
         self.label_smoothing = check_smoothing(name, label_smoothing)
         self.register_buffer("class_weight", class_weight)
         check_reduction(name, reduction)

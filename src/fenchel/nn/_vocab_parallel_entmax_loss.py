@@ -8,9 +8,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Parameter, init
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_index,
     check_reduction,
     check_smoothing,
     vocab_parallel_entmax_loss,
@@ -79,7 +78,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
             self.bias: Parameter | None = Parameter(torch.empty(own, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
-        self.ignore_index = check_index(name, ignore_index)
+        self.ignore_index = int(check_ignore_index(name, ignore_index))
         self.label_smoothing = check_smoothing(name, label_smoothing)
         check_reduction(name, reduction)
         self.reduction = reduction

@@ -1,8 +1,9 @@
 r"""Tsallis's entropy and its divergence, entry by entry, to the last digit.
 
 Let :math:`a = \alpha - 1` and :math:`\log_a p = (p^a - 1)/a`, which is :math:`\log p` at
-:math:`a = 0`. At :math:`p = 0` it is :math:`-1/a` for :math:`a > 0` and minus infinity below. Then :math:`\nabla_i \Omega(p) = \log_a p_i +
-1/\alpha`, and the Bregman divergence is a sum of non-negative terms,
+:math:`a = 0`. At :math:`p = 0` it is :math:`-1/a` for :math:`a > 0` and minus infinity otherwise.
+Then :math:`\nabla_i \Omega(p) = \log_a p_i + 1/\alpha`, and the Bregman divergence is a sum of
+non-negative terms,
 
 .. math:: d(q, p) = \frac{p^\alpha - q^\alpha}{\alpha} + q (\log_a q - \log_a p).
 

@@ -15,6 +15,8 @@ from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
 from fenchel.structures._tree_sums import TreeLogPartition, TreeMarginals
 
+_FARTHEST = 1e15  # weights are exp(score), with exponents that are whole up to 2**53
+
 
 class DependencyTree(BuiltIn):
     r"""Dependency trees of a sentence: every word has one head, and all paths lead to the root.
@@ -134,7 +136,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         value = TreeLogPartition.apply(
-            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
+            self._cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = value.detach() == -math.inf
         if bool(none.any()):
@@ -145,7 +147,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         mean = TreeMarginals.apply(
-            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
+            self._cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = mean.detach().sum(1) == 0  # with a tree, as many arcs as words
         if bool(none.any()):
@@ -176,6 +178,25 @@ class DependencyTree(BuiltIn):
     def _native_kind(self, problem: Problem) -> str:
         return "projective_tree" if self.projective else "tree"
 
+    def _cooled(self, problem: Problem, temperature: float) -> Tensor:
+        """Scores over the temperature; those too far apart for a sum of weights are refused."""
+        scores = problem.scores if temperature == 1 else problem.scores / temperature
+        n = problem.layout[0]
+        if scores.numel() == 0:
+            return scores
+        arcs = scores.detach().reshape(-1, n, n + 1)
+        depth = torch.where(arcs > -math.inf, arcs.amax(2, keepdim=True) - arcs, 0.0)
+        spread = depth.flatten(1).amax(1)
+        far = ~(spread <= _FARTHEST)
+        if bool(far.any()):
+            row = int(far.long().argmax())
+            raise FenchelError(
+                f"{self!r}: expected the scores of a word's heads within {_FARTHEST:g} of each "
+                f"other for a sum over all trees, but in instance {row} of the batch they are "
+                f"{float(spread[row]):.3g} apart; use `fy.MAP` or a higher temperature."
+            )
+        return scores
+
     def _infeasible(self, row: int) -> str:
         return (
             f"{self!r}: instance {row} of the batch has no tree with a finite score; too much is "
@@ -201,10 +222,6 @@ def _check_heads(name: str, scores: Tensor, inside: Tensor) -> None:
             f"{name}: expected a finite score for at least one head of every word, but word "
             f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
         )
-
-
-def _cooled(problem: Problem, temperature: float) -> Tensor:
-    return problem.scores if temperature == 1 else problem.scores / temperature
 
 
 def _wrong(heads: Tensor, single_root: bool, projective: bool) -> str | None:

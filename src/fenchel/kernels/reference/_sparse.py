@@ -29,4 +29,4 @@ def _threshold(x: Tensor, p: Tensor, alpha: Parameter) -> Tensor:
         return best - ((alpha - 1) * peak.log()).exp() / (alpha - 1)
     a = alpha.squeeze(-1).to(best) - 1
     below = torch.where(a == math.inf, 0.0, (a * peak.log()).exp() / a)
-    return torch.where(a <= 0, -math.inf, best - below)
+    return torch.where((a > -1) & (a <= 0), -math.inf, best - below)
