@@ -293,7 +293,9 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
       equal = splat(static_cast<T>(heavy_equal(at.parameter[0] - 1, log_n)));
     } else {
       for (int lane = 0; lane < lanes; ++lane) {
-        equal[lane] = static_cast<T>(heavy_equal(static_cast<double>(exponent[lane]), log_n));
+        const double alpha = at.parameter_of(row + (lane < count ? lane : 0));
+        const bool heavy = kinds[lane] == static_cast<int>(Kind::kHeavy);
+        if (heavy) equal[lane] = static_cast<T>(heavy_equal(alpha - 1, log_n));
       }
     }
     const Vec<T> first = first_tau(splat(T(0)), equal);
