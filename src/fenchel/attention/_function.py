@@ -39,7 +39,7 @@ def entmax_attention(
         query: shape (…, heads, L, d).
         key: shape (…, heads, S, d).
         value: shape (…, heads, S, d_v).
-        alpha: a number in [1, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
+        alpha: a number in (0, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
             broadcastable to (…, heads, 1, 1), with gradient.
         attn_mask: broadcastable to (…, heads, L, S); boolean, True where a query may look, or
             floating and added to the scores.
@@ -93,7 +93,7 @@ def sparse_entmax_attention(
         query: shape (…, heads, L, d).
         key: shape (…, heads, S, d).
         value: shape (…, heads, S, d_v).
-        alpha: a number in [1, ∞], or a tensor with one a head.
+        alpha: a number in (0, ∞], or a tensor with one a head.
         attn_mask: broadcastable to (…, heads, L, S), boolean (True = look) or added.
         is_causal: whether query i sees keys 0 to i only.
         scale: what scores are multiplied by; by default 1/√d.

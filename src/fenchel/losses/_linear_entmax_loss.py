@@ -45,7 +45,7 @@ def linear_entmax_loss(
         hidden: shape (…, d), floating dtype.
         weight: shape (V, d), as in ``torch.nn.Linear``.
         target: class indices, int64, the shape of ``hidden`` without d.
-        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (…, 1), with gradient.
         bias: shape (V), or None; ``-inf`` masks a class.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.

@@ -20,7 +20,7 @@ def linear_sparse_entmax(
     Args:
         hidden: shape (…, d), floating dtype.
         weight: shape (V, d), as in ``torch.nn.Linear``.
-        alpha: a number in (1, ∞], or a tensor that broadcasts to (…, 1).
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (…, 1).
         bias: shape (V), or None; ``-inf`` masks a class.
 
     Returns:

@@ -63,7 +63,7 @@ def vocab_parallel_entmax_loss(
         weight: this rank's classes, shape (V_r, d), V_r of any size; or a DTensor (V, d) sharded
             along dim 0, as ``ColwiseParallel`` leaves it.
         target: class indices in [0, V), int64, the shape of ``hidden`` without d.
-        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (…, 1), with gradient.
         bias: as ``weight``: (V_r), a DTensor, or None; ``-inf`` masks a class.
         group: the process group that shares the classes; by default all processes. A DTensor
             brings its own.

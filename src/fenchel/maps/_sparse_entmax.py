@@ -108,17 +108,17 @@ def sparse_entmax(
     a moment. The gradient with respect to ``scores`` is dense, as ``scores`` is.
 
     ``-inf`` is a mask. A fully masked row has size 0 and threshold ``+inf``: nothing lies above
-    it. A row with NaN or ``+inf`` has all its ``n`` entries, all NaN, and threshold NaN. At
-    :math:`\alpha = 1` the threshold is ``-inf`` and every entry is listed whose probability is
+    it. A row with NaN or ``+inf`` has all its ``n`` entries, all NaN, and threshold NaN. For
+    :math:`\alpha \le 1` the threshold is ``-inf`` and every entry is listed whose probability is
     not too small for the dtype; at ∞ the threshold is the maximum itself, which is listed.
     Scores within rounding of the threshold may be on either side of it. Half precision is computed
     in float32, where the support is found.
 
     Args:
         scores: any shape, floating dtype.
-        alpha: a number in [1, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
-            ``dim``, with gradient. A tensor's values are not checked; one below 1 (or NaN) makes
-            its rows NaN.
+        alpha: a number in (0, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
+            ``dim``, with gradient. A tensor's values are not checked; one of 0 or less (or NaN)
+            makes its rows NaN.
         dim: axis to normalise. The other axes, in their order, are the batch dimensions.
         mask: broadcastable boolean, True where an entry may receive mass.
 

@@ -28,7 +28,7 @@ class LinearEntmaxLoss(WithAlpha):
     Args:
         in_features: width d of the hidden states.
         num_classes: number of classes V.
-        alpha: a number in [1, ∞]; with ``learnable``, where learning starts, between 1 and 2.
+        alpha: a number in (0, ∞]; with ``learnable``, where learning starts, between 1 and 2.
         learnable: whether alpha is learned.
         bias: whether there is a bias.
         weight: a ``Parameter`` of shape (V, d) to share, such as an embedding's; by default the

@@ -34,7 +34,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         batch_first: whether tensors are (batch, length, width) and not (length, batch, width).
         device: of the parameters.
         dtype: of the parameters.
-        alpha: a number in [1, ∞]; with ``learn_alpha``, where learning starts, between 1 and 2.
+        alpha: a number in (0, ∞]; with ``learn_alpha``, where learning starts, between 1 and 2.
         learn_alpha: whether each head learns its own :math:`\alpha = 1 + \sigma(a)`, with the
             parameter ``alpha_logit``.
         normalizer: any map from scores to weights along the last axis, such as

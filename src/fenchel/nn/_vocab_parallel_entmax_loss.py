@@ -27,7 +27,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
     Args:
         in_features: width d of the hidden states.
         num_classes: number of all classes V.
-        alpha: a number in [1, ∞]; with ``learnable``, where learning starts, between 1 and 2.
+        alpha: a number in (0, ∞]; with ``learnable``, where learning starts, between 1 and 2.
         learnable: whether alpha is learned; it stays the same on all ranks.
         bias: whether there is a bias.
         group: the process group that shares the classes; by default all processes.

@@ -16,9 +16,9 @@ class MAP(StructuredRegularizer):
         \rangle
 
     The loss is the structured perceptron's, with ``cost=1`` the structured hinge loss of a
-    support vector machine. The gradient of ``predict`` is 0, so a hidden layer learns nothing
-    through it; ``conjugate`` and ``loss`` have the best structure as subgradient, and second
-    derivatives of 0.
+    support vector machine. The gradient of ``predict`` is 0 wherever it exists, so a hidden layer
+    learns nothing through it; ``conjugate`` and ``loss`` have the best structure as subgradient,
+    and second derivatives of 0.
 
     Args:
         structure: what to choose from.
@@ -41,8 +41,7 @@ class MAP(StructuredRegularizer):
 
     def _mean(self, problem: Problem) -> Tensor:
         with torch.no_grad():
-            best = problem.indicator(self.structure._best_parts(problem, problem.scores))
-        return _Flat.apply(problem.scores, best)
+            return problem.indicator(self.structure._best_parts(problem, problem.scores))
 
     def _max(self, problem: Problem) -> Tensor:
         with torch.no_grad():

@@ -179,21 +179,26 @@ class DependencyTree(BuiltIn):
         return "projective_tree" if self.projective else "tree"
 
     def _cooled(self, problem: Problem, temperature: float) -> Tensor:
-        """Scores over the temperature; those too far apart for a sum of weights are refused."""
+        """Scores over the temperature, which a sum of weights must be able to tell apart.
+
+        Weights are relative to the best head of each word. What is far below matters only where
+        the trees need it.
+        """
         scores = problem.scores if temperature == 1 else problem.scores / temperature
-        n = problem.layout[0]
-        if scores.numel() == 0:
+        known = scores.detach()
+        if bool((torch.where(known > -math.inf, known, 0.0).abs() <= _FARTHEST).all()):
             return scores
-        arcs = scores.detach().reshape(-1, n, n + 1)
-        depth = torch.where(arcs > -math.inf, arcs.amax(2, keepdim=True) - arcs, 0.0)
-        spread = depth.flatten(1).amax(1)
-        far = ~(spread <= _FARTHEST)
+        n = problem.layout[0]
+        top = known.reshape(-1, n, n + 1).amax(2)
+        top = torch.where(top > -math.inf, top, 0.0)
+        value = kernels.tree_log_partition(self.projective, known, problem.layout, problem.sizes)
+        far = ~((top.sum(1) - value).abs() <= _FARTHEST) & (value != -math.inf)
+        far = far | (top.abs() > _FARTHEST).any(1)
         if bool(far.any()):
-            row = int(far.long().argmax())
             raise FenchelError(
-                f"{self!r}: expected the scores of a word's heads within {_FARTHEST:g} of each "
-                f"other for a sum over all trees, but in instance {row} of the batch they are "
-                f"{float(spread[row]):.3g} apart; use `fy.MAP` or a higher temperature."
+                f"{self!r}: expected scores up to {_FARTHEST:g} for a sum over all trees (far lower "
+                f"ones only where no tree needs them), but instance {int(far.long().argmax())} of "
+                "the batch has others; use `fy.MAP` or a higher temperature."
             )
         return scores
 

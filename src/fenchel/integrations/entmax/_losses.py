@@ -91,7 +91,7 @@ def entmax_bisect_loss(
     Args:
         X: scores of shape (n, C), floating dtype; more or fewer leading dimensions will do.
         target: classes of shape (n), int64.
-        alpha: a number in [1, ∞], or a tensor that broadcasts to (n, 1), with gradient.
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (n, 1), with gradient.
         n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:

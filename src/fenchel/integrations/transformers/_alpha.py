@@ -53,7 +53,7 @@ def set_alpha(model: Module, alpha: float) -> None:
     Args:
         model: a model, whose config then has it as ``entmax_alpha``, so that ``save_pretrained``
             keeps it; or any module inside, such as one layer, of which it is not saved.
-        alpha: a number in [1, ∞]. One that was learned until now is replaced.
+        alpha: a number in (0, ∞]. One that was learned until now is replaced.
 
     Example:
         >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -116,7 +116,7 @@ def learn_alpha(
     Args:
         model: a model whose implementation is ``"entmax"``, or a part of it.
         alpha: where every head starts, strictly between the bounds.
-        low: lower bound, at least 1.
+        low: lower bound, above 0.
         high: upper bound, finite.
 
     Returns:

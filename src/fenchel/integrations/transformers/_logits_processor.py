@@ -20,7 +20,7 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
     is 50 unless told, pass ``top_k=0``; ``temperature`` too would act on the log-probabilities.
 
     Args:
-        alpha: a number in [1, ∞]: that of the model's loss.
+        alpha: a number in (0, ∞]: that of the model's loss.
 
     Example:
         >>> from fenchel.integrations.transformers import EntmaxLogitsProcessor

@@ -62,7 +62,7 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
 
     Args:
         model: a ``PreTrainedModel``.
-        alpha: a number in [1, ∞]; 1 is softmax, to start annealing from.
+        alpha: a number in (0, ∞]; 1 is softmax, to start annealing from.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel

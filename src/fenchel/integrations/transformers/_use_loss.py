@@ -76,7 +76,7 @@ def use_entmax_loss(
 
     Args:
         model: a ``PreTrainedModel`` with an output layer.
-        alpha: a number in [1, ∞], or a tensor with gradient. 1 is cross-entropy.
+        alpha: a number in (0, ∞], or a tensor with gradient. 1 is cross-entropy.
         fused: False forms logits always, for a model that is not linear from the hidden states to
             the logits. One that is not is refused at the first step, with this remedy.
         shift: whether token i predicts label i + 1; by default so unless the model is an
