@@ -135,7 +135,7 @@ class FenchelYoungClassifier(ClassifierMixin, LinearModel):
             worst = int(wrong.argmax())
             raise FenchelError(
                 f"{type(self).__name__}: expected `class_weight` of at least 0, finite and not all "
-                f"0, but class {self.classes_[worst]!r} has {of_class[worst]:g}."
+                f"0, but class {self.classes_.tolist()[worst]!r} has {of_class[worst]:g}."
             )
         return of_class
 

@@ -196,9 +196,9 @@ class DependencyTree(BuiltIn):
         far = far | (top.abs() > _FARTHEST).any(1)
         if bool(far.any()):
             raise FenchelError(
-                f"{self!r}: expected scores up to {_FARTHEST:g} for a sum over all trees (far lower "
-                f"ones only where no tree needs them), but instance {int(far.long().argmax())} of "
-                "the batch has others; use `fy.MAP` or a higher temperature."
+                f"{self!r}: expected scores up to {_FARTHEST:g} for a sum over all trees (far "
+                f"lower ones only where no tree needs them), but instance {int(far.long().argmax())} "
+                "of the batch has others; use `fy.MAP` or a higher temperature."
             )
         return scores
 
