@@ -195,10 +195,11 @@ class DependencyTree(BuiltIn):
         far = ~((top.sum(1) - value).abs() <= _FARTHEST) & (value != -math.inf)
         far = far | (top.abs() > _FARTHEST).any(1)
         if bool(far.any()):
+            row = int(far.long().argmax())
             raise FenchelError(
                 f"{self!r}: expected scores up to {_FARTHEST:g} for a sum over all trees (far "
-                f"lower ones only where no tree needs them), but instance {int(far.long().argmax())} "
-                "of the batch has others; use `fy.MAP` or a higher temperature."
+                f"lower ones only where no tree needs them), but instance {row} of the batch has "
+                "others; use `fy.MAP` or a higher temperature."
             )
         return scores
 
