@@ -14,6 +14,7 @@ Accuracy measured against mpmath on 3000 hard rows a map (see ``test_values.py``
 part of it; alpha from 1 + 1e-6 to 1e4, scales 1e-8 to 1e8, ties, shifts): max error 6e-16 for
 softmax, sparsemax, entmax15, entmax, budget, and normmax at alpha <= 2. Above 2 normmax is not
 Lipschitz where an entry enters the support: 7e-15, and always within ``normmax_uncertainty``.
+Entmax below 1 has a file of its own, ``test_heavy_tails.py``.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def entmax15(x, _):
     return np.maximum(z - (mean - np.sqrt((1 - scatter) / size)), 0) ** 2
 
 
-def _entmax_low(x, alpha):  # 1 < alpha < 2: by the largest probability
+def _entmax_low(x, alpha):  # 0 < alpha < 2, but not 1: by the largest probability
     a1, below = alpha - 1, below_max(x)
 
     def p_of(top):
@@ -123,7 +124,7 @@ def entmax(x, alpha):
     return by_regime(
         x, alpha,
         (alpha == 1, lambda x, _: softmax(x)),
-        ((alpha > 1) & (alpha < 2), _entmax_low),
+        ((alpha > 0) & (alpha < 2) & (alpha != 1), _entmax_low),
         ((alpha >= 2) & (alpha < np.inf), _entmax_high),
         (alpha == np.inf, lambda x, _: tied_argmax(x)),
     )  # fmt: skip
@@ -213,6 +214,17 @@ def _mp_entmax(x, alpha):
     if a1 == 0:
         e = [mp.exp(v - max(x)) for v in x]
         return [v / mp.fsum(e) for v in e]
+
+    if a1 < 0:  # dense: by z = p^a1 of the maximum, in which the sum is convex and decreasing
+        depths = [max(x) - v for v in x]
+
+        def dense(z):
+            return [(z - a1 * depth) ** (1 / a1) for depth in depths]
+
+        def dense_slope(z):
+            return mp.fsum((z - a1 * depth) ** (1 / a1 - 1) for depth in depths) / a1
+
+        return dense(_newton(lambda z: mp.fsum(dense(z)) - 1, dense_slope, mp.mpf(1)))
 
     def power(t):
         return t ** (1 / a1) if t > 0 else mp.mpf(0)

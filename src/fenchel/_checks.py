@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class FenchelError(ValueError):
@@ -96,6 +97,16 @@ def check_int(name: str, label: str, value: Any) -> int:
     raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
 
 
+def check_ignore_index(name: str, value: Any) -> int | Tensor:
+    """An int (NumPy's count), or a 0-d integer tensor, such as an entry of a target: not read."""
+    if isinstance(value, Tensor) and value.dim() == 0 and value.dtype in _INTEGERS:
+        return value
+    if isinstance(value, Tensor):
+        got = f"{value.dtype} of shape {tuple(value.shape)}"
+        raise FenchelError(f"{name}: expected `ignore_index` to be an int, but got {got}.")
+    return check_int(name, "ignore_index", value)
+
+
 def is_transformed() -> bool:
     """Whether torch.func or forward mode is at work: these know nothing of a registered op."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -147,6 +158,23 @@ def check_number(
         least = f"{low:g} {meaning}".rstrip()
         raise FenchelError(f"{name}: `{label}` must be at least {least}; got {value!r}.")
     return number
+
+
+def check_alpha(
+    name: str, value: Any, meaning: str, kind: str = "a number", label: str = "alpha"
+) -> float:
+    """Check the order of a Tsallis entropy: a number above 0."""
+    number = _as_float(name, label, value, kind)
+    if not number > 0:  # NaN is not
+        raise FenchelError(f"{name}: `{label}` must be above 0 {meaning}; got {value!r}.")
+    return number
+
+
+def check_alphas(name: str, value: Any, scores: Tensor, dim: int, meaning: str) -> float | Tensor:
+    """As :func:`check_parameter`, for the order of a Tsallis entropy."""
+    if isinstance(value, Tensor):
+        return check_parameter_tensor(name, "alpha", value, scores, dim)
+    return check_alpha(name, value, meaning, "a number or a torch.Tensor")
 
 
 def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_int, check_scores
+from fenchel._checks import FenchelError, check_ignore_index, check_scores
 
 _INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _BLOCK = 2**20  # how many entries are held in float64 at a time
@@ -38,7 +38,7 @@ def gold_rows(name: str, p: Any, target: Any, dim: Any, ignore_index: Any) -> Go
     at = check_scores(name, p, dim, "p")
     _check_target(name, target, p, at)
     rows, classes = flat_rows(p, at), target.reshape(-1).long()
-    kept = classes != check_int(name, "ignore_index", ignore_index)
+    kept = classes != check_ignore_index(name, ignore_index)
     classes = torch.where(kept, classes, 0)
     _check_classes(name, classes, rows.shape[-1])
     check_distributions(name, "p", rows, kept)

@@ -36,7 +36,7 @@ class SparseCategorical(Distribution):
         probs: ``(*batch, n)`` non-negative weights, normalised here to sum to 1.
         scores: ``(*batch, n)`` scores, mapped by :func:`entmax`; ``-inf`` is a mask. Exactly one of
             ``probs`` and ``scores`` is given.
-        alpha: of the entmax that maps ``scores``: a number in [1, ∞] or a tensor that broadcasts
+        alpha: of the entmax that maps ``scores``: a number in (0, ∞] or a tensor that broadcasts
             against ``scores`` with size 1 along the last axis. Not used with ``probs``.
         validate_args: whether to check values: here that they give a distribution, in methods that
             outcomes lie in ``support``. None is the default of ``torch.distributions``, which is

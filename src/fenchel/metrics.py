@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_int, check_number, check_scores
+from fenchel._checks import FenchelError, check_ignore_index, check_int, check_number, check_scores
 from fenchel._gold import GoldRows, blocks, check_distributions, flat_rows, gold_rows
 
 __all__ = [
@@ -127,7 +127,7 @@ def jensen_shannon(p: Tensor, target: Tensor, *, dim: int = -1, ignore_index: in
     if not isinstance(target, Tensor) or not target.is_floating_point():
         rows = gold_rows(name, p, target, dim, ignore_index)
         return rows.mean(_divergence_from_gold(rows))
-    check_int(name, "ignore_index", ignore_index)
+    check_ignore_index(name, ignore_index)
     at = check_scores(name, p, dim, "p")
     if target.shape != p.shape or target.device != p.device:
         raise FenchelError(
@@ -209,7 +209,7 @@ class GoldMetrics:
     def __init__(self, epsilon: float = 1e-5, *, dim: int = -1, ignore_index: int = -100) -> None:
         self.epsilon = _check_epsilon("GoldMetrics", epsilon)
         self.dim = check_int("GoldMetrics", "dim", dim)
-        self.ignore_index = check_int("GoldMetrics", "ignore_index", ignore_index)
+        self.ignore_index = int(check_ignore_index("GoldMetrics", ignore_index))
         self.reset()
 
     def update(self, p: Tensor, target: Tensor) -> None:

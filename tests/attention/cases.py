@@ -9,7 +9,7 @@ import torch
 import fenchel as fy
 from tests.regularizers.cases import randn
 
-ALPHAS = [1.0, 1.3, 1.5, 2.0, 3.0, math.inf]
+ALPHAS = [0.5, 1.0, 1.3, 1.5, 2.0, 3.0, math.inf]
 
 
 def make(rng, lead=(2, 3), queries=7, keys=9, d=5, d_value=4, dtype=torch.float64, scale=2.0):

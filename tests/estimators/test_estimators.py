@@ -259,6 +259,46 @@ def test_features_that_are_not_finite_are_refused(estimator, value, sparse, clas
         )
 
 
+@pytest.mark.parametrize(
+    ("weights", "got"),
+    [
+        ({0: -1.0}, "class 0 has -1."),
+        ({2: np.nan}, "class 2 has nan."),
+        ({1: np.inf}, "has inf."),
+    ],
+    ids=["negative", "nan", "inf"],
+)
+@pytest.mark.parametrize("estimator", ALL[:2])
+def test_weights_of_classes_below_zero_are_refused(estimator, weights, got, classes):
+    for solver in ("lbfgs", "dual"):
+        with pytest.raises(fy.FenchelError, match="expected `class_weight` of at least 0") as error:
+            estimator(class_weight=weights, solver=solver).fit(*classes)
+        assert str(error.value).endswith(got)
+    with pytest.raises(fy.FenchelError, match="finite and not all 0"):
+        estimator(class_weight={0: 0.0, 1: 0.0, 2: 0.0}).fit(*classes)
+
+
+def test_which_maps_are_sparse():
+    from fenchel.estimators._oracle import Oracle
+
+    sparse = (fy.Gini(), fy.Tsallis(1.5), fy.Norm(), fy.Oscar(0.1), 2 * fy.Oscar(0.1))
+    dense = (fy.Shannon(), fy.Tsallis(0.5), fy.Renyi(0.5), 3 * fy.Tsallis(0.9))
+    assert all(Oracle(omega).is_sparse for omega in (*sparse, fy.FusedLasso(0.1)))
+    assert not any(Oracle(omega).is_sparse for omega in dense)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_both_solvers_fit_alpha_below_one(alpha, classes):
+    X, y = classes
+    fits = [
+        FenchelYoungClassifier(alpha=alpha, C=0.1, solver=solver, tol=1e-6).fit(X[:40], y[:40])
+        for solver in ("lbfgs", "dual")
+    ]
+    assert all(fit.dual_gap_ <= 1e-6 for fit in fits)
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-3)
+    assert (fits[0].predict_proba(X) > 0).all()
+
+
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize(
     ("options", "message"),

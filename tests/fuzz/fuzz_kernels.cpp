@@ -71,7 +71,9 @@ double parameter_for(Random& random, int op) {
                             std::numeric_limits<double>::infinity(), std::nan(""), 0.5, -1};
   if (below(random, 3) == 0) return special[below(random, 13)];
   const double unit = std::uniform_real_distribution<double>(0, 1)(random);
-  if (op == 4) return below(random, 2) ? unit : 1 - std::exp(-30 * unit);
+  if (op == 4 || (op == 0 && below(random, 3) == 0)) {  // alpha below 1, and near it
+    return below(random, 2) ? unit : 1 - std::exp(-30 * unit);
+  }
   return op == 2 ? 5 * unit : 1 + std::exp(6 * unit - 4);
 }
 
@@ -126,7 +128,7 @@ void one_case(Random& random) {
       const int64_t row = o * inner + i;
       const double q = parameter[per_row ? row : 0];
       double sum = 0, kept = 0;
-      bool nan = false, bad = op == 4 ? !(q > 0 && q <= 1) : !(q >= (op == 2 ? 0 : 1));
+      bool nan = false, bad = op == 4 ? !(q > 0 && q <= 1) : !(op == 0 ? q > 0 : q >= (op == 2 ? 0 : 1));
       for (int64_t j = 0; j < n; ++j) {
         const int64_t k = (o * n + j) * inner + i;
         nan |= std::isnan(p[k]);

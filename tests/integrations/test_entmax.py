@@ -257,8 +257,8 @@ def test_positional_order_is_that_of_the_package(rng):
     ("call", "message"),
     [
         (
-            lambda x: ours.entmax_bisect(x, 0.5),
-            "entmax: `alpha` must be at least 1 (1 is softmax, 2 is sparsemax); got 0.5.",
+            lambda x: ours.entmax_bisect(x, -0.5),
+            "entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got -0.5.",
         ),
         (
             lambda x: ours.budget_bisect(x, -1),

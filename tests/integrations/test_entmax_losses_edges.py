@@ -148,9 +148,9 @@ ERRORS = [
         "normmax_bisect_loss: expected `n_iter` to be a positive int or None, but got '3'.",
     ),
     (
-        lambda: ours.entmax_bisect_loss(X, T, 0.5),
-        "entmax_bisect_loss: `alpha` must be at least 1 (1 is cross-entropy, 2 is the sparsemax "
-        "loss); got 0.5.",
+        lambda: ours.entmax_bisect_loss(X, T, 0.0),
+        "entmax_bisect_loss: `alpha` must be above 0 (1 is cross-entropy, 2 is the sparsemax "
+        "loss); got 0.0.",
     ),
     (
         lambda: ours.normmax_bisect_loss(X, T, 0.5),

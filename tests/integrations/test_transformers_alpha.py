@@ -88,8 +88,8 @@ def test_errors_of_alpha():
         r"can be set, but got 'entmax15'; use `use_entmax_attention\(model\)`\.",
     ):
         set_alpha(model, 2)
-    with pytest.raises(fy.FenchelError, match=r"set_alpha: `alpha` must be at least 1 .* got 0\.9"):
-        set_alpha(model, 0.9)
+    with pytest.raises(fy.FenchelError, match=r"set_alpha: `alpha` must be above 0 .* got -0\.9"):
+        set_alpha(model, -0.9)
     with pytest.raises(fy.FenchelError, match="expected a model whose attention looks up the regi"):
         set_alpha(torch.nn.Linear(2, 2), 2)
     with pytest.raises(fy.FenchelError, match=r"expected `model` to be a torch\.nn\.Module, but "):
@@ -208,5 +208,5 @@ def test_errors_of_annealing():
     for label, options in {"steps": {"steps": 0}, "delay": {"steps": 1, "delay": -1}}.items():
         with pytest.raises(fy.FenchelError, match=f"AlphaAnnealing: expected `{label}` to be an "):
             AlphaAnnealing(**options)
-    with pytest.raises(fy.FenchelError, match="AlphaAnnealing: `start` must be at least 1"):
-        AlphaAnnealing(10, start=0.5)
+    with pytest.raises(fy.FenchelError, match="AlphaAnnealing: `start` must be above 0"):
+        AlphaAnnealing(10, start=0.0)

@@ -142,9 +142,9 @@ def test_greedy_is_as_before():
     assert torch.equal(found, model.generate(**inputs, **GREEDY))
 
 
-def test_processor_says_what_it_is_and_refuses_alpha_below_one():
+def test_processor_says_what_it_is_and_refuses_an_alpha_of_zero():
     assert repr(EntmaxLogitsProcessor(2)) == "EntmaxLogitsProcessor(alpha=2.0)"
     with pytest.raises(
-        fy.FenchelError, match=r"EntmaxLogitsProcessor: `alpha` must be at least 1 .* got 0\.5\."
+        fy.FenchelError, match=r"EntmaxLogitsProcessor: `alpha` must be above 0 .* got 0\."
     ):
-        EntmaxLogitsProcessor(0.5)
+        EntmaxLogitsProcessor(0)

@@ -12,6 +12,7 @@ from fenchel.kernels import _native, _native_nonzeros, reference
 pytestmark = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
 
 ALPHAS = [1.0, 1.001, 1.1, 1.125, 7 / 6, 1.2, 1.25, 1.3, 1.5, 1.7, 1.95, 2.0, 2.5, 6.0, math.inf]
+ALPHAS += [0.01, 0.3, 0.5, 0.9, 0.999]
 PARAMETERS = [("entmax", a) for a in ALPHAS]
 PARAMETERS += [("normmax", a) for a in (1.0, 1.2, 2.0, 3.0, math.inf)]
 PARAMETERS += [("budget", k) for k in (0.0, 0.5, 1.0, 2.5)]

@@ -11,7 +11,7 @@ from torch import Tensor
 import fenchel as fy
 from tests.regularizers.cases import randn
 
-ALPHAS = [1.0, 1.3, 1.5, 2.0, 3.0, math.inf]
+ALPHAS = [0.5, 1.0, 1.3, 1.5, 2.0, 3.0, math.inf]
 
 
 def make(rows, classes, d, rng, dtype=torch.float64, scale=1.0, ignored=None):

@@ -78,8 +78,8 @@ def test_wrong_arguments(name, scores, target, kwargs, said):
 @pytest.mark.parametrize(
     ("alpha", "said"),
     [
-        (0.5, "entmax_loss: `alpha` must be at least 1 (1 is cross-entropy"),
-        (float("nan"), "must be at least 1"),
+        (0.0, "entmax_loss: `alpha` must be above 0 (1 is cross-entropy"),
+        (float("nan"), "must be above 0"),
         ("big", "expected `alpha` to be a number or a torch.Tensor, but got str"),
         (None, "but got NoneType"),
         (torch.ones(5), "expected `alpha` broadcastable to (3, 1)"),  # a weight in alpha's place
@@ -116,7 +116,7 @@ def test_wrong_omega(omega, said):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: fy.Tsallis(0.9), "Tsallis: `alpha` must be at least 1"),
+        (lambda: fy.Tsallis(-0.9), "Tsallis: `alpha` must be above 0"),
         (lambda: fy.Tsallis("a"), "Tsallis: expected `alpha` to be a number"),
         (lambda: fy.Norm(0.9), "Norm: `q` must be at least 1"),
         (lambda: fy.SquaredNorm(0.5), "SquaredNorm: `q` must be at least 1"),

@@ -77,7 +77,7 @@ def test_half(rng):
         ([1.0], torch.zeros(4, 2), {}, "expected `hidden` to be a floating tensor, but got list"),
         (torch.zeros(3, 2), torch.zeros(4, 3), {}, "but got (3, 2) and (4, 3)"),
         (torch.zeros(3, 2), torch.zeros(0, 2), {}, "expected at least one class"),
-        (torch.zeros(3, 2), torch.zeros(4, 2), {"alpha": 0.5}, "`alpha` must be at least 1"),
+        (torch.zeros(3, 2), torch.zeros(4, 2), {"alpha": 0.0}, "`alpha` must be above 0"),
         (
             torch.zeros(3, 2),
             torch.zeros(4, 2),
@@ -187,7 +187,7 @@ def test_module_learns_with_sparse_gradients():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: fy.nn.LinearEntmaxLoss(6, 40, 0.5), "`alpha` must be at least 1"),
+        (lambda: fy.nn.LinearEntmaxLoss(6, 40, -0.5), "`alpha` must be above 0"),
         (
             lambda: fy.nn.LinearEntmaxLoss(6, 40, weight=torch.zeros(40, 6)),
             "expected `weight` to be a Parameter of shape (40, 6), but got (40, 6)",

@@ -11,7 +11,7 @@ import fenchel as fy
 from fenchel.losses import _vocab_candidates as candidates
 from tests.losses.vocab_parallel_cases import assert_same, case, split
 
-ALPHAS = (1.0, 1.3, 1.5, 2.0, 3.0, math.inf)
+ALPHAS = (0.5, 1.0, 1.3, 1.5, 2.0, 3.0, math.inf)
 
 
 class most:
@@ -37,7 +37,7 @@ def alphas_and_dtypes():
 
 def rows_from_sums():
     for scale in (0.01, 1.0):
-        for alpha in (1.0, 1.001, 1.2, 1.5, 1.9, 2.0):
+        for alpha in (0.1, 0.7, 0.999, 1.0, 1.001, 1.2, 1.5, 1.9, 2.0):
             hidden, weight, bias, target = case(70, 90, 5, scale=scale, ignored=-100)
             with most(3):
                 assert_same(hidden, weight, target, alpha, bias=bias, reduction="none")
@@ -83,12 +83,12 @@ def ignored_rows():
 
 def learned_alpha():
     hidden, weight, bias, target = case(24, 60, 5, ignored=-100)
-    for value in (1.0, 1.2, 1.5, 2.0):
+    for value in (0.5, 1.0, 1.2, 1.5, 2.0):
         alpha = torch.tensor(value, dtype=torch.float64, requires_grad=True)
         assert_same(hidden, weight, target, alpha, bias=bias)
         with most(3):
             assert_same(hidden, weight, target, alpha, bias=bias)
-    mixed = torch.tensor([1.0, 1.3, 1.5, 2.0, 2.5, 1.0]).double().repeat(4)[:, None]
+    mixed = torch.tensor([1.0, 1.3, 1.5, 2.0, 2.5, 0.6]).double().repeat(4)[:, None]
     mixed.requires_grad_()
     assert_same(hidden, weight, target, mixed, reduction="none")
     with most(3):
@@ -99,7 +99,7 @@ def smoothed_targets():
     hidden, weight, bias, target = case(24, 60, 5, ignored=-100)
     alpha = torch.tensor(1.4, dtype=torch.float64, requires_grad=True)
     for uneven in (False, True):
-        for value in (1.0, 1.5, 2.0, alpha):
+        for value in (0.5, 1.0, 1.5, 2.0, alpha):
             kwargs = {"label_smoothing": 0.1, "uneven": uneven}
             assert_same(hidden, weight, target, value, bias=bias, reduction="none", **kwargs)
     with torch.no_grad():
@@ -127,7 +127,7 @@ def masked_and_broken():
         wanted = fy.linear_entmax_loss(hidden, weight, target, alpha, reduction="none")
         assert torch.equal(losses.isnan(), wanted.isnan())
     below = torch.full((12, 1), 1.5)
-    below[4] = 0.5  # no alpha
+    below[4] = -0.5  # no alpha
     fine = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).double()
     for function, part in (
         (fy.vocab_parallel_entmax_loss, fine[slice(*split(40, False))]),

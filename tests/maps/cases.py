@@ -32,7 +32,7 @@ class Map:
     params: tuple[float | None, ...] = (None,)  # values to test, the default first
     smooth: tuple[float | None, ...] = (None,)  # those at which it is differentiable in scores
     number_only: bool = False  # whether its parameter may not be a tensor
-    heavy_tails: bool = False  # whether even scores of -1e9 keep some mass
+    heavy_below: float = 0.0  # for a parameter below it, even scores of -1e9 keep some mass
 
     def __call__(self, scores: Tensor, param: float | Tensor | None = None, **kwargs) -> Tensor:
         if self.name == "budget" and not isinstance(param, Tensor):
@@ -65,8 +65,12 @@ MAPS = {
             "entmax",
             fy.entmax,
             "alpha",
-            params=(1.5, 1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, INF),
-            smooth=(1.5, 1.0, 1.001, 1.25, 2.0, 2.5, 4.0),
+            params=(
+                *(1.5, 1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, INF),
+                *(0.01, 0.1, 0.5, 0.9, 0.999),
+            ),
+            smooth=(1.5, 1.0, 1.001, 1.25, 2.0, 2.5, 4.0, 0.01, 0.5, 0.999),
+            heavy_below=1.0,
         ),
         Map(
             "normmax",
@@ -91,7 +95,7 @@ MAPS = {
             params=(0.5, 1.0, 0.999, 0.9, 0.1, 0.001),
             smooth=(0.5, 1.0, 0.999, 0.9, 0.1),
             number_only=True,
-            heavy_tails=True,
+            heavy_below=1.0,
         ),
     )
 }

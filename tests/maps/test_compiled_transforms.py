@@ -171,7 +171,7 @@ def test_third_derivatives_and_then_a_sentence(x):
         return torch.func.jacrev(lambda z: third(z[None]))(x[0])
 
     torch._dynamo.reset()
-    with pytest.raises(Exception, match="at most 3 nested derivatives inside torch.compile"):
+    with pytest.raises(Exception, match=r"at most 3 nested derivatives inside torch\.compile"):
         torch.compile(fourth, backend="eager", fullgraph=True)(x)
 
 

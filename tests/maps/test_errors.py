@@ -86,17 +86,18 @@ def test_wrong_scores_dim_or_mask(map_, call, message):
     assert str(error.value) == f"{map_.name}: {message}"
 
 
-ALPHA = "`alpha` must be at least 1"
+ALPHA = "`alpha` must be above 0 (1 is softmax, 2 is sparsemax)"
 BETA = "`beta` must be in (0, 1], where Rényi's entropy is concave (1 is softmax)"
 WRONG_PARAMETER = [
-    (fy.entmax, 0.9999999, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got 0.9999999."),
+    (fy.entmax, 0.0, f"entmax: {ALPHA}; got 0.0."),
     (fy.entmax, 10**400, "entmax: `alpha` is too large for a float; use float('inf')."),
-    (fy.entmax, 0.99, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got 0.99."),
-    (fy.entmax, math.nan, f"entmax: {ALPHA} (1 is softmax, 2 is sparsemax); got nan."),
+    (fy.entmax, -1.5, f"entmax: {ALPHA}; got -1.5."),
+    (fy.entmax, math.nan, f"entmax: {ALPHA}; got nan."),
     (
         fy.normmax,
         0.5,
-        f"normmax: {ALPHA} (1 is argmax, inf is uniform on the support of sparsemax); got 0.5.",
+        "normmax: `alpha` must be at least 1 (1 is argmax, inf is uniform on the support of "
+        "sparsemax); got 0.5.",
     ),
     (fy.budget, -1, "budget: `k` must be at least 0 (the mass to distribute); got -1."),
     (fy.budget, 4, "budget: `k` must be at most the 3 entries along dim 1; got 4."),
@@ -181,12 +182,21 @@ def test_one_exception_type_for_wrong_arguments():
     assert issubclass(fy.FenchelError, ValueError)
 
 
-@pytest.mark.parametrize("function", [fy.entmax, fy.normmax])
-def test_alpha_values_in_a_tensor_are_not_checked_but_show(function, backend):
-    alpha = torch.tensor([[1.5], [0.5], [math.nan]])
+@pytest.mark.parametrize(("function", "low"), [(fy.entmax, 0.0), (fy.normmax, 0.5)])
+def test_alpha_values_in_a_tensor_are_not_checked_but_show(function, low, backend):
+    alpha = torch.tensor([[1.5], [low], [math.nan]])
     p = function(torch.tensor([[1.0, 0.5, 0.0]] * 3), alpha)
     assert torch.equal(p.isnan().all(-1), torch.tensor([False, True, True]))
     assert torch.equal(p[0], function(torch.tensor([[1.0, 0.5, 0.0]]), alpha[:1])[0])
+
+
+def test_a_k_above_n_in_a_tensor_fills_what_is_open(backend):
+    x = torch.tensor([[0.3, -1.0, -math.inf, 2.0], [0.0, 0.0, 0.0, 0.0]]).requires_grad_()
+    k = torch.tensor([[100.0], [math.inf]], requires_grad=True)
+    p = fy.budget(x, k)
+    assert torch.equal(p, torch.tensor([[1.0, 1.0, 0.0, 1.0], [1.0, 1.0, 1.0, 1.0]]))
+    p.square().sum().backward()
+    assert (x.grad == 0).all() and (k.grad == 0).all()
 
 
 def test_negative_k_in_a_tensor_shows(backend):

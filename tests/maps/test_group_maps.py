@@ -242,6 +242,29 @@ def test_the_published_approximation_is_one(rng):
     torch.testing.assert_close(fy.oscarmax_approx(x + 50, 0.2), exact, atol=1e-10, rtol=0)
 
 
+def test_the_approximation_keeps_its_graph(rng):
+    x = randn(4, 6, rng=rng).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: fy.oscarmax_approx(x, 0.2, 0.7), x)
+    for function in (fy.oscarmax_approx, fy.oscarmax):
+        empty = torch.zeros(0, 3, requires_grad=True)
+        function(empty).sum().backward()
+        assert empty.grad.shape == (0, 3)
+
+
+@every_map
+@pytest.mark.parametrize("scale", [1e299, 1e300, 1e307, 1e308, 1.7e308])
+def test_scores_near_the_largest_number(name, scale, backend):
+    x = torch.tensor([[1.0, -1.0, 0.0, 1.0], [0.2, -0.9, -1.0, -math.inf]], dtype=torch.float64)
+    for lam in (0.0, 0.05, 0.3, 1.0):
+        # On the scale of 1e100 a difference of levels is as good as infinite, too.
+        expected = MAPS[name](x * 1e100, lam * 1e100)
+        torch.testing.assert_close(MAPS[name](x * scale, lam * scale), expected)
+        large = torch.full((2, 1), lam * scale, dtype=torch.float64)
+        torch.testing.assert_close(MAPS[name](x * scale, large), expected)
+    torch.testing.assert_close(MAPS[name](x, scale), MAPS[name](x, 1e100))
+    assert MAPS[name](x, math.inf).isfinite().all()
+
+
 @every_map
 @pytest.mark.parametrize(
     ("kwargs", "said"),

@@ -16,7 +16,7 @@ F64 = torch.float64
 NAN = math.nan
 
 pytestmark = pytest.mark.usefixtures("backend")
-alphas = pytest.mark.parametrize("alpha", [1.0, 1.001, 1.25, 1.5, 2.0, 2.5, 10.0, 1e4, INF])
+alphas = pytest.mark.parametrize("alpha", [0.5, 1.0, 1.001, 1.25, 1.5, 2.0, 2.5, 10.0, 1e4, INF])
 dtypes = pytest.mark.parametrize(
     "dtype",
     [F64, torch.float32, torch.float16, torch.bfloat16],
@@ -87,7 +87,7 @@ def test_threshold_gives_the_probabilities_back(alpha, rng):
     x = randn(50, 9, rng=rng)
     rows, p = fy.sparse_entmax(x, alpha), fy.entmax(x, alpha)
     above = x - rows.threshold.unsqueeze(-1)
-    if alpha == 1:
+    if alpha <= 1:
         assert (rows.threshold == -INF).all()
     elif alpha == INF:
         assert torch.equal(rows.threshold, x.amax(-1))
@@ -135,8 +135,9 @@ def test_mask_is_minus_infinity(rng):
     assert not torch.equal(rows.to_dense(), fy.entmax(x))
 
 
-def test_alpha_below_one_in_a_tensor_makes_its_row_nan():
-    x, alpha = torch.tensor([[0.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.5], [2.0]])
+@pytest.mark.parametrize("wrong", [0.0, -0.5, math.nan])
+def test_no_alpha_in_a_tensor_makes_its_row_nan(wrong):
+    x, alpha = torch.tensor([[0.0, 1.0], [0.0, 1.0]]), torch.tensor([[wrong], [2.0]])
     rows = fy.sparse_entmax(x, alpha)
     assert rows.sizes.tolist() == [2, 1]
     assert rows.values.isnan().tolist() == [True, True, False]
@@ -273,8 +274,8 @@ def test_compiles_into_one_graph(rng):
     ("call", "message"),
     [
         (
-            lambda x: fy.sparse_entmax(x, 0.5),
-            "sparse_entmax: `alpha` must be at least 1 (1 is softmax, 2 is sparsemax); got 0.5.",
+            lambda x: fy.sparse_entmax(x, 0.0),
+            "sparse_entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got 0.0.",
         ),
         (
             lambda x: fy.sparse_entmax(x.int()),

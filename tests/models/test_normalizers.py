@@ -80,8 +80,8 @@ def test_the_table_is_open(kind, monkeypatch):
             "normalizer: expected a text such as 'entmax:1.5', but got float.",
         ),
         (
-            "entmax:0.5",
-            "nn.Entmax: `alpha` must be at least 1 (1 is softmax, 2 is sparsemax); got 0.5.",
+            "entmax:-0.5",
+            "nn.Entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got -0.5.",
         ),
     ],
 )

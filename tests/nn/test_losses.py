@@ -104,7 +104,7 @@ def test_repr(module, text):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: fy.nn.EntmaxLoss(0.5), "nn.EntmaxLoss: `alpha` must be at least 1"),
+        (lambda: fy.nn.EntmaxLoss(-0.5), "nn.EntmaxLoss: `alpha` must be above 0"),
         (
             lambda: fy.nn.EntmaxLoss(weight=[1.0]),
             "nn.EntmaxLoss: expected `weight` to be a torch.T",

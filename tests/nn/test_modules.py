@@ -216,12 +216,12 @@ def test_a_network_learns_to_attend_with_it(rng):
     ("call", "message"),
     [
         (
-            lambda: fy.nn.Entmax(0.5),
-            "nn.Entmax: `alpha` must be at least 1 (1 is softmax, 2 is sparsemax); got 0.5.",
+            lambda: fy.nn.Entmax(0),
+            "nn.Entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got 0.",
         ),
         (
             lambda: fy.nn.Entmax(math.nan),
-            "nn.Entmax: `alpha` must be at least 1 (1 is softmax, 2 is sparsemax); got nan.",
+            "nn.Entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got nan.",
         ),
         (
             lambda: fy.nn.Entmax(torch.tensor(1.5)),
@@ -236,8 +236,8 @@ def test_a_network_learns_to_attend_with_it(rng):
             "nn.Entmax: expected `learnable` to be a bool, but got 1.",
         ),
         (
-            lambda: fy.nn.Entmax(low=0.9),
-            "nn.Entmax: `low` must be at least 1 (1 is softmax, 2 is sparsemax); got 0.9.",
+            lambda: fy.nn.Entmax(low=0.0),
+            "nn.Entmax: `low` must be above 0 (1 is softmax, 2 is sparsemax); got 0.0.",
         ),
         (
             lambda: fy.nn.Entmax(low=2.0, high=1.5),

@@ -190,7 +190,8 @@ def test_dropout_only_in_training(rng):
 @pytest.mark.parametrize(
     ("kwargs", "said"),
     [
-        ({"alpha": 0.5}, "`alpha` must be at least 1"),
+        ({"alpha": -0.5}, "`alpha` must be above 0 (1 is softmax); got -0.5"),
+        ({"alpha": 0.5, "learn_alpha": True}, "must start strictly between 1 and 2; got 0.5"),
         ({"alpha": 2.0, "learn_alpha": True}, "must start strictly between 1 and 2; got 2"),
         ({"normalizer": "sparsemax"}, "expected `normalizer` to be a callable"),
         ({"normalizer": fy.sparsemax, "learn_alpha": True}, "without `learn_alpha`"),

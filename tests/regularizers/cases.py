@@ -73,6 +73,7 @@ CASES = [
     Case(fy.Shannon(), shannon),
     Case(fy.Gini(), tsallis(2)),
     *(Case(fy.Tsallis(a), tsallis(a)) for a in (1.0, 1.001, 1.25, 1.5, 1.7, 2.0, 3.0, 6.0)),
+    *(Case(fy.Tsallis(a), tsallis(a)) for a in (0.1, 0.5, 0.999)),
     Case(fy.Tsallis(math.inf), tsallis(math.inf), smooth=False),
     Case(fy.Zero(), tsallis(math.inf), smooth=False),
     *(Case(fy.Norm(q), norm(q)) for q in (1.25, 1.5, 2.0, 4.0)),

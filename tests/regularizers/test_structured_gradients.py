@@ -109,6 +109,20 @@ def test_the_best_has_no_gradient():
             assert not block.requires_grad
 
 
+def test_second_derivatives_of_the_best_are_zero():
+    for case in CASES:
+        for leaves in (case.leaves(),):
+            value = fy.MAP(case.structure).conjugate(leaves, **case.sizes).sum()
+            inputs = [x for x in blocks(leaves) if x.requires_grad]
+            first = torch.autograd.grad(value, inputs, create_graph=True)
+            assert any((g != 0).any() for g in first)
+            pulled = sum((g * (1 + torch.arange(g.numel()).reshape(g.shape))).sum() for g in first)
+            second = torch.autograd.grad(pulled, inputs, create_graph=True)
+            assert all((h == 0).all() for h in second)
+            third = torch.autograd.grad(sum(h.sum() for h in second), inputs)
+            assert all((h == 0).all() for h in third)
+
+
 def test_the_loss_trains_costs_too():
     """A cost may be learned: the gradient in it is that of the unary scores, target included."""
     scores = torch.tensor([[0.3, 0.2, -1.0]], dtype=torch.float64)

@@ -54,6 +54,38 @@ def test_nan():
     )
 
 
+@trees
+@pytest.mark.parametrize("scale", [1e17, 1e20, 1e300, 3e307, 1e308])
+def test_scores_too_far_apart_for_a_sum(tree, scale):
+    # No word gets its best head: they are heads of each other.
+    scores = torch.tensor([[[0.0, 0.0, 1.0], [-0.5, 1.0, 0.0]]], dtype=torch.float64)
+    message = (
+        f"{tree!r}: expected scores up to 1e+15 for a sum over all trees (far lower ones only "
+        "where no tree needs them), but instance 1 of the batch has others; use `fy.MAP` or a "
+        "higher temperature."
+    )
+    batch = torch.cat((scores, scale * scores))
+    check(message, lambda: marginals(tree, batch))
+    check(message, lambda: log_partition(tree, batch))
+    needed = torch.cat((scores, torch.tensor([[[-scale, 0.0, 1.0], [-scale, 1.0, 0.0]]]).double()))
+    if scale < 1e300:  # from there on such a weight is 0, and there is no tree
+        check(message, lambda: marginals(tree, needed))
+
+
+@trees
+@pytest.mark.parametrize("far", [1e6, 1e15, 1e18, 3.4e38, 1e300, 1.7e308])
+def test_a_large_negative_number_masks_as_minus_infinity_does(tree, far, rng):
+    scores = torch.randn(20, 6, 7, generator=rng, dtype=torch.float64)
+    closed = torch.rand(20, 6, 7, generator=rng) < 0.5
+    closed[:, torch.arange(6), torch.arange(6)] = False  # a chain is left
+    for call in (marginals, log_partition):
+        if call is log_partition and tree.single_root and not tree.projective:
+            continue  # its root has a scale of its own, which is rounded at the size of the mask
+        got = call(tree, scores.masked_fill(closed, -far))
+        expected = call(tree, scores.masked_fill(closed, -math.inf))
+        torch.testing.assert_close(got, expected, atol=1e-13, rtol=1e-13)
+
+
 def test_word_without_a_head():
     scores = torch.zeros(2, 3, 4)
     scores[1, 2, :3] = -math.inf

@@ -53,7 +53,7 @@ def entmax_attention(
         is_causal: whether query i sees keys 0 to i only.
         scale: what scores are multiplied by; by default 1/√d.
         enable_gqa: whether groups of query heads share a head of keys and values.
-        alpha: a number in [1, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
+        alpha: a number in (0, ∞] (1 is softmax), or a tensor with one a head, shape (heads,), or
             broadcastable to (…, heads, 1, 1), with gradient.
 
     Returns:
@@ -105,7 +105,7 @@ def sparse_entmax_attention(
         is_causal: whether query i sees keys 0 to i only.
         scale: what scores are multiplied by; by default 1/√d.
         enable_gqa: whether groups of query heads share a head of keys and values.
-        alpha: a number in [1, ∞], or a tensor with one a head.
+        alpha: a number in (0, ∞], or a tensor with one a head.
 
     Returns:
         The output, shape (…, heads, L, d_v), and the weights: rows of shape (…, heads, L) over

@@ -82,9 +82,19 @@ def _log(p: float, a: float) -> float:
 
 
 def _entries(z: Any, a: float, sigma: float) -> Any:
-    """The β ≥ 0 with log_a β + σ β = z, entry by entry; 0 where z is below −1/a."""
+    """The β ≥ 0 with log_a β + σ β = z, entry by entry; 0 where z is below −1/a, for a > 0."""
     if a == 0:
         return wrightomega(z + math.log(sigma)) / sigma
+    if a < 0:
+        # Convex and decreasing in β^a: Newton's method from the left, where one of the terms is 0.
+        r = np.maximum(1.0 + a * z, np.maximum(1.0, z / sigma) ** a)
+        for _ in range(_ROOT_STEPS):
+            power = r ** (1.0 / a - 1.0)
+            step = (a * z - (r - 1.0) - a * sigma * r * power) / (1.0 + sigma * power)
+            r = r + step
+            if (step / r).max() <= 1e-15:
+                break
+        return r ** (1.0 / a)
     u = np.maximum(z + 1.0 / a, 0.0)
     if a == 0.5:
         root = u / (1.0 + np.sqrt(1.0 + sigma * u))

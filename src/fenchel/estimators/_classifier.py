@@ -124,8 +124,20 @@ class FenchelYoungClassifier(ClassifierMixin, LinearModel):
             of_class = compute_class_weight(
                 self.class_weight, classes=self.classes_, y=y, sample_weight=weights
             )
+            of_class = self._check_class_weight(of_class)
             weights = of_class[index] * (1.0 if weights is None else weights)
         self._fit_targets(X, Targets(index, len(self.classes_)), weights)
+
+    def _check_class_weight(self, of_class: Any) -> Any:
+        """The weights of the classes, each finite and at least 0, and not all of them 0."""
+        wrong = ~((of_class >= 0) & (of_class < np.inf))
+        if wrong.any() or not of_class.any():
+            worst = int(wrong.argmax())
+            raise FenchelError(
+                f"{type(self).__name__}: expected `class_weight` of at least 0, finite and not all "
+                f"0, but class {self.classes_.tolist()[worst]!r} has {of_class[worst]:g}."
+            )
+        return of_class
 
     def predict(self, X: Any) -> Any:
         """The class with the best score, shape (n)."""

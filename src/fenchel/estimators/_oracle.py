@@ -83,8 +83,12 @@ class Oracle:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the map has exact zeros."""
-        return math.isfinite(self.regularizer.margin)
+        """Whether the map has exact zeros: Ω has a margin, or a finite slope at a probability of 0.
+
+        Oscar's margin depends on the number of classes, so that it has none for all of them.
+        """
+        at_corner = self.slope(np.array([[1.0, 0.0]]))
+        return math.isfinite(self.regularizer.margin) or bool(np.isfinite(at_corner).all())
 
     @torch.no_grad()
     def predict(self, scores: Any) -> Any:

@@ -1,6 +1,6 @@
 """Losses in the place of ``F.cross_entropy``. One file a loss."""
 
-from fenchel.losses._cross_entropy_shape import check_index, check_reduction, check_smoothing
+from fenchel.losses._cross_entropy_shape import check_reduction, check_smoothing
 from fenchel.losses._entmax15_loss import entmax15_loss
 from fenchel.losses._entmax_loss import entmax_loss
 from fenchel.losses._fenchel_young import fenchel_young_loss
@@ -10,7 +10,6 @@ from fenchel.losses._sparsemax_loss import sparsemax_loss
 from fenchel.losses._vocab_parallel_entmax_loss import vocab_parallel_entmax_loss
 
 __all__ = [
-    "check_index",
     "check_reduction",
     "check_smoothing",
     "entmax15_loss",

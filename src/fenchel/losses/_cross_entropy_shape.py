@@ -5,14 +5,19 @@ The class axis, indices or probabilities, weights, ignored rows, smoothing, redu
 
 from __future__ import annotations
 
-import operator
 import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_dim, check_int, check_number, check_scores
+from fenchel._checks import (
+    FenchelError,
+    check_dim,
+    check_ignore_index,
+    check_number,
+    check_scores,
+)
 from fenchel.losses._cost import add_cost
 from fenchel.regularizers import Regularizer
 from fenchel.regularizers._target import (
@@ -48,7 +53,7 @@ def rowwise(
     weight = check_weight(name, weight, scores, dim)
     omega, rows, dtype = omega._on_rows(name, scores, dim)
     if is_index(target):
-        kept = target != check_index(name, ignore_index)
+        kept = target != check_ignore_index(name, ignore_index)
         target = torch.where(kept, target, IGNORED)
         target = check_indices(name, target, rows.shape[-1])
         counts = kept.to(rows.dtype) if weight is None else _weights_of(weight, target, kept)
@@ -86,16 +91,6 @@ def check_smoothing(name: str, value: Any) -> float:
     if smoothing > 1:
         raise FenchelError(f"{name}: `label_smoothing` must be in [0, 1]; got {value!r}.")
     return smoothing
-
-
-def check_index(name: str, value: Any) -> int:
-    try:
-        index = operator.index(value)
-    except TypeError:
-        index = None
-    if index is None or isinstance(value, bool):
-        raise FenchelError(f"{name}: expected `ignore_index` to be an int, but got {value!r}.")
-    return check_int(name, "ignore_index", index)
 
 
 def check_weight(

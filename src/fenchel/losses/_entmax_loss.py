@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_number
+from fenchel._checks import check_alpha
 from fenchel.losses._cross_entropy_shape import rowwise
 from fenchel.regularizers import Tsallis
 
@@ -25,15 +25,17 @@ def entmax_loss(
         \Omega_\alpha(p), \qquad p = \operatorname{entmax}_\alpha(\theta), \qquad
         \nabla_\theta L_\alpha = p - y
 
-    :math:`\alpha = 1` is cross-entropy, 2 the sparsemax loss, ∞ the perceptron loss. For
+    :math:`\alpha = 1` is cross-entropy, 2 the sparsemax loss, ∞ the perceptron loss. Against
+    probabilities q (and with label smoothing) the loss at :math:`\alpha = 1` is cross-entropy
+    minus the entropy of q, so that its minimum is 0; the gradients are the same. For
     :math:`\alpha > 1` a row whose right score leads by :math:`1/(\alpha - 1)` has a loss and a
     gradient of exactly 0, and the gradient of any other row is 0 wherever :math:`p` and :math:`y`
-    are.
+    are; for :math:`\alpha < 1`, as for 1, no loss is ever exactly 0.
 
     Args:
         scores: shape (C), (N, C) or (N, C, d₁, …), or any with ``dim``.
         target: class indices (int64) or probabilities (floating).
-        alpha: a number in [1, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
+        alpha: a number in (0, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
             the class axis: per row, learnable, with gradient.
         weight: one number a class, shape (C).
         ignore_index: class index of rows that do not count.
@@ -53,7 +55,7 @@ def entmax_loss(
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
     if not isinstance(alpha, Tensor):
-        check_number("entmax_loss", "alpha", alpha, 1.0, _MEANING, "a number or a torch.Tensor")
+        check_alpha("entmax_loss", alpha, _MEANING, "a number or a torch.Tensor")
     return rowwise(
         "entmax_loss",
         Tsallis(alpha),

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_number, check_parameter, refuse_transforms
+from fenchel._checks import FenchelError, check_alphas, check_ignore_index, refuse_transforms
 from fenchel.losses._cross_entropy_shape import (
-    check_index,
     check_reduction,
     check_smoothing,
     check_weight,
@@ -47,7 +46,7 @@ def linear_entmax_loss(
         hidden: shape (…, d), floating dtype.
         weight: shape (V, d), as in ``torch.nn.Linear``.
         target: class indices, int64, the shape of ``hidden`` without d.
-        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (…, 1), with gradient.
         bias: shape (V), or None; ``-inf`` masks a class.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
@@ -81,7 +80,7 @@ def linear_entmax_loss(
             "of the weight a gradient."
         )
     parameter = _alpha(name, alpha, scores)
-    kept = target != check_index(name, ignore_index)
+    kept = target != check_ignore_index(name, ignore_index)
     target = torch.where(kept, target, IGNORED)
     if kernels.is_plain(target):  # otherwise the op does it, where values are real
         check_indices(name, target, weight.shape[0])
@@ -124,9 +123,8 @@ def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:
 def _alpha(name: str, alpha: Any, scores: Tensor) -> Tensor:
     """alpha as a tensor, (1,) or (rows,)."""
     meaning = "(1 is cross-entropy, 2 is the sparsemax loss)"
-    value = check_parameter(name, "alpha", alpha, scores, scores.dim() - 1, 1.0, meaning)
+    value = check_alphas(name, alpha, scores, scores.dim() - 1, meaning)
     if not isinstance(value, Tensor):
-        check_number(name, "alpha", value, 1.0, meaning)
         return torch.full((1,), value, dtype=torch.float64, device=scores.device)
     value = value.to(scores.device)
     if value.numel() == 1:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.regularizers._target import IGNORED
-from fenchel.regularizers._tsallis_curve import LARGE, log_a
+from fenchel.regularizers._tsallis_curve import LARGE, log_a, weighted_log
 
 
 def smoothing_term(
@@ -83,15 +83,14 @@ def _omega(
     """
     of_target = spread[target]
     if alpha.numel() == 1:
-        levels = log_a(spread, alpha)
+        levels = torch.where(spread > 0, log_a(spread, alpha), 0.0)
         powers = (spread * (1 + (alpha - 1) * levels)).sum()  # sum of u^alpha
-        entropies = torch.where(spread > 0, spread * levels, 0.0).sum()
+        entropies = (spread * levels).sum()
     else:  # u is then even: a number
         each, count = spread.amax(), (spread > 0).sum()
         level = log_a(each, alpha)
         powers, entropies = count * each * (1 + (alpha - 1) * level), count * each * level
-    sums = on_spread * (log_a(on_spread, alpha) * powers + entropies)
+    sums = weighted_log(on_spread, alpha) * powers + on_spread * entropies
     small = on_spread * of_target
-    both = on_class + small
-    at_target = both * log_a(both, alpha) - torch.where(small > 0, small * log_a(small, alpha), 0.0)
+    at_target = weighted_log(on_class + small, alpha) - weighted_log(small, alpha)
     return (sums + at_target) / alpha

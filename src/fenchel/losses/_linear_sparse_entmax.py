@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_parameter
+from fenchel._checks import check_alphas
 from fenchel.losses._linear_engine import logits_of
 from fenchel.losses._linear_shapes import check_layer
 from fenchel.maps import SparseRows, sparse_entmax
@@ -20,7 +20,7 @@ def linear_sparse_entmax(
     Args:
         hidden: shape (…, d), floating dtype.
         weight: shape (V, d), as in ``torch.nn.Linear``.
-        alpha: a number in (1, ∞], or a tensor that broadcasts to (…, 1).
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (…, 1).
         bias: shape (V), or None; ``-inf`` masks a class.
 
     Returns:
@@ -41,7 +41,7 @@ def linear_sparse_entmax(
     rows = check_layer(name, hidden, weight, bias)
     scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])  # no memory
     meaning = "(2 is sparsemax)"
-    parameter = check_parameter(name, "alpha", alpha, scores, scores.dim() - 1, 1.0, meaning)
+    parameter = check_alphas(name, alpha, scores, scores.dim() - 1, meaning)
     if isinstance(parameter, Tensor) and parameter.numel() > 1:
         parameter = parameter.expand(*scores.shape[:-1], 1).reshape(-1, 1)
     found = []

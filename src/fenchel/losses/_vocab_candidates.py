@@ -2,7 +2,8 @@ r"""The entries of a shard that can be in the support, and rows made of those of
 
 The threshold of a shard alone is at most that of all classes, since more entries raise it. The
 largest of them, one number a row, leaves few candidates. Thresholds are written as :math:`c = \tau
-+ 1/(\alpha - 1)`, which is log-sum-exp at :math:`\alpha = 1`.
++ 1/(\alpha - 1)`, which is log-sum-exp at :math:`\alpha = 1`. Up to there every entry is in the
+support: no candidates are listed, and rows are solved from sums.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Places(NamedTuple):
 
 
 def supports(logits: Tensor, alpha: Parameter) -> tuple[Tensor, Places]:
-    """c of this shard alone, float64 (its maximum at alpha = 1), and its supports.
+    """c of this shard alone, float64 (its maximum for alpha at most 1), and its supports.
 
     Where all is masked c is -inf; where there is NaN or inf, which make a row NaN, it is inf.
     """
@@ -50,10 +51,10 @@ def supports(logits: Tensor, alpha: Parameter) -> tuple[Tensor, Places]:
         x, of_part = logits[part], at(alpha, part)
         top = x.amax(1).double()
         found = top
-        if isinstance(of_part, Tensor) or of_part != 1:
+        if isinstance(of_part, Tensor) or of_part > 1:
             indices, _, sizes, threshold = kernels.run_sparse("entmax", x, of_part)
-            softmax, convex = kinds(of_part, top)
-            found = torch.where(softmax, top, threshold.double() + _margin(of_part, top))
+            full, convex = kinds(of_part, top)
+            found = torch.where(full, top, threshold.double() + _margin(of_part, top))
             found = torch.where(top == -math.inf, top, found)
             counts[part] = sizes
             short = (sizes <= MOST) | ~convex
@@ -67,14 +68,14 @@ def supports(logits: Tensor, alpha: Parameter) -> tuple[Tensor, Places]:
 def find(
     logits: Tensor, alpha: Parameter, centre: Tensor, kept: Tensor, own: Tensor, inside: Places
 ) -> Places:
-    """Entries of the shard's supports that can be in those of all (none at alpha = 1); targets."""
+    """Entries of the shard's supports that can be in those of all (for alpha above 1); targets."""
     rows, classes = logits.shape
-    margin, softmax = _margin(alpha, centre), kinds(alpha, centre)[0]
+    margin, full = _margin(alpha, centre), kinds(alpha, centre)[0]
     size = torch.maximum(centre.abs(), margin).clamp(min=1.0)
     low = (centre - margin - 1e-15 * size).to(logits.dtype)
     low = torch.nextafter(low, torch.full_like(low, -math.inf))
     low = low.clamp(min=torch.finfo(low.dtype).min)  # above -inf, which is a mask
-    low = torch.where(kept & ~softmax & (centre < math.inf), low, math.inf)
+    low = torch.where(kept & ~full & (centre < math.inf), low, math.inf)
     row, column, counts = inside
     above = logits[row, column] >= low[row]
     found = [(classes * row + column)[above]]
@@ -139,9 +140,9 @@ def at(alpha: Parameter, rows: slice | Tensor) -> Parameter:
 
 
 def kinds(alpha: Parameter, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether alpha is 1, and whether it is above 1 and at most 2; one a row."""
+    """Whether alpha is at most 1, and whether it is above 1 and at most 2; one per row."""
     value = _values(alpha, like)
-    return value == 1, (value > 1) & (value <= 2)
+    return (value > 0) & (value <= 1), (value > 1) & (value <= 2)
 
 
 def _positions(counts: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,9 +153,9 @@ def _positions(counts: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _margin(alpha: Parameter, like: Tensor) -> Tensor:
-    """1/(alpha - 1), one a row; 0 at alpha = 1, where it is not used."""
+    """1/(alpha - 1), one per row; 0 up to alpha = 1, where it is not used."""
     value = _values(alpha, like)
-    return torch.where(value == 1, 0.0, 1 / (value - 1))
+    return torch.where(value <= 1, 0.0, 1 / (value - 1))
 
 
 def _values(alpha: Parameter, like: Tensor) -> Tensor:

@@ -115,9 +115,9 @@ def _chunk(
     centre = wire.largest(centre)
     places = candidates.find(logits, alpha, centre, kept, own, inside)
     counts = wire.gather(places.counts.int()).long()
-    softmax, convex = candidates.kinds(alpha, centre)
+    full, convex = candidates.kinds(alpha, centre)
     crowded = convex & (counts.sum(0) > candidates.MOST)
-    many = kept & centre.isfinite() & (softmax | crowded)
+    many = kept & centre.isfinite() & (full | crowded)
     losses, slopes = logits.new_zeros(len(own)), torch.zeros_like(centre)
     lists = layer._empty(logits)
     rows = many.nonzero()[:, 0]

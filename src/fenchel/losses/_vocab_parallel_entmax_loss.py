@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.kernels import Lists
 from fenchel.losses import _vocab_engine as engine
 from fenchel.losses._cross_entropy_shape import (
-    check_index,
     check_reduction,
     check_smoothing,
     reduce,
@@ -64,7 +63,7 @@ def vocab_parallel_entmax_loss(
         weight: this rank's classes, shape (V_r, d), V_r of any size; or a DTensor (V, d) sharded
             along dim 0, as ``ColwiseParallel`` leaves it.
         target: class indices in [0, V), int64, the shape of ``hidden`` without d.
-        alpha: a number in [1, ∞], or a tensor that broadcasts to (…, 1), with gradient.
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (…, 1), with gradient.
         bias: as ``weight``: (V_r), a DTensor, or None; ``-inf`` masks a class.
         group: the process group that shares the classes; by default all processes. A DTensor
             brings its own.
@@ -112,7 +111,7 @@ def _sharded_loss(
     scores = hidden.detach()[..., :1]
     target = _check_index_target(name, target, scores)
     parameter = _alpha(name, alpha, scores)
-    kept = target != check_index(name, ignore_index)
+    kept = target != check_ignore_index(name, ignore_index)
     target = torch.where(kept, target, IGNORED)
     wire = Wire(name, group)
     start, classes = agree(name, wire, rows, weight, vocab_start)

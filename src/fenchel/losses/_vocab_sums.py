@@ -2,9 +2,10 @@ r"""The threshold of a row with many candidates, from sums alone: 16 bytes a ran
 
 With :math:`a = \alpha - 1` the probabilities are :math:`p_j = [1 + a (x_j - c)]_+^{1/a}`, or
 :math:`e^{x_j - c}` at :math:`a = 0`, for the one c at which :math:`F(c) = \sum_j p_j = 1`. As
-:math:`F^a` is a norm of a convex function for :math:`\alpha \le 2`, Newton's steps on :math:`F^a =
-1` from the left of c stay there and never turn back; at :math:`\alpha = 1` one step is exact. The
-loss is then :math:`(\sum_j p_j^\alpha - 1)/\alpha - (x_y - c)`.
+:math:`F^a` is a norm of a convex function for :math:`\alpha \le 2` (and concave and increasing for
+:math:`\alpha < 1`), Newton's steps on :math:`F^a = 1` from the left of c stay there and never turn
+back; at :math:`\alpha = 1` one step is exact. The loss is then :math:`(\sum_j p_j^\alpha -
+1)/\alpha - (x_y - c)`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def solve(
     a = _column(alpha, centre) - 1
     # A step leaves an error of its square, and no step is smaller than the rounding of the sums.
     enough = 1e-9 if _precise(x, alpha) == torch.float64 else 1e-6
+    start, tail = centre, (-a).clamp(min=0)
     for _ in range(ROUNDS):
         mass = wire.sums(torch.cat([_mass(*block) for block in _blocks(x, alpha, centre)]))
         logs = mass[:, 0].log()
@@ -42,7 +44,9 @@ def solve(
         centre = centre + step
         if not isinstance(alpha, Tensor) and alpha == 1:
             break
-        if not bool((step.abs() > enough + 1e-15 * centre.abs()).any()):
+        # Below 1, p moves with the logarithm of 1 + |a| (c - x).
+        tolerance = enough * (1 + tail * (centre - start)) + 1e-15 * centre.abs()
+        if not bool((step.abs() > tolerance).any()):
             break
     blocks = zip(_blocks(x, alpha, centre), own.split(BLOCK), strict=True)
     last = wire.sums(torch.cat([_last(*block, gold, with_slope) for block, gold in blocks]))

@@ -26,7 +26,8 @@ def budget(
         scores: any shape, floating dtype.
         k: how much to distribute, a number in [0, n] (it need not be whole), or a tensor that
             broadcasts against ``scores`` with size 1 along ``dim``, with gradient. A tensor's
-            values are not checked; a negative one (or NaN) makes its rows NaN.
+            values are not checked; a negative one (or NaN) makes its rows NaN, and one above n
+            gives every unmasked entry 1 (a number above n is refused).
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_parameter
+from fenchel._checks import check_alphas
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._positional import no_bare_int
@@ -23,14 +23,16 @@ def entmax(
 
     For :math:`\alpha > 1` low scores get probability exactly 0, more of them the larger
     :math:`\alpha` is, and the answer is one-hot exactly when the best score leads by
-    :math:`1/(\alpha - 1)` or more. 1, 1.5, 2 and ∞ take paths of their own. ``-inf``
+    :math:`1/(\alpha - 1)` or more. 1, 1.5, 2 and ∞ take paths of their own. For :math:`0 < \alpha
+    < 1` the answer is dense and has heavy tails, :math:`p_i = (1 + (1 - \alpha)(\tau -
+    \theta_i))^{-1/(1 - \alpha)}`: it falls as a power of the score, not exponentially. ``-inf``
     is a mask; a fully masked row is all zeros; a row with NaN or ``+inf`` is all NaN.
 
     Args:
         scores: any shape, floating dtype.
-        alpha: a number in [1, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
+        alpha: a number in (0, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
             ``dim``: one value for all, per row, per head or per batch. A tensor may require
-            gradient; its values are not checked, and one below 1 (or NaN) makes its rows NaN.
+            gradient; its values are not checked, and one of 0 or less (or NaN) makes its rows NaN.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
 
@@ -46,7 +48,7 @@ def entmax(
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019 (gradient in α).
     """
     scores, dim = prepare("entmax", scores, dim, mask)
-    parameter = check_parameter("entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
+    parameter = check_alphas("entmax", alpha, scores, dim, _MEANING)
     return apply(ENTMAX, scores, parameter, dim)
 
 

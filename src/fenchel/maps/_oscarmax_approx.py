@@ -15,7 +15,7 @@ def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: 
 
     The prox of OSCAR on all of :math:`\mathbb{R}^n`, with absolute values and clipping at 0, and
     then the projection onto the simplex. It is not the maximiser: it misses it on most inputs, and
-    it is not even invariant to a shift of the scores. Without gradient. Use :func:`oscarmax`.
+    it is not even invariant to a shift of the scores. Use :func:`oscarmax`.
 
     Args:
         scores: any shape, floating dtype, finite.
@@ -35,13 +35,13 @@ def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: 
     dim = check_scores("oscarmax_approx", scores, dim)
     lam = check_number("oscarmax_approx", "lam", lam, 0.0, "(0 is sparsemax)")
     gamma = check_number("oscarmax_approx", "gamma", gamma, 0.0, "(and above it)")
-    x = scores.detach().double().movedim(dim, -1) / gamma
+    x = scores.double().movedim(dim, -1) / gamma
     n = x.shape[-1]
     ranked, order = x.abs().sort(dim=-1, descending=True, stable=True)
     # Isotonic regression is what oscarmax's groups come from; their levels are means.
     penalty = torch.arange(n - 1, -1, -1, device=x.device, dtype=x.dtype).expand_as(ranked)
     linked = torch.ones_like(ranked[..., 1:], dtype=torch.bool)
-    index = reference.pooled(ranked, penalty, lam, linked)
+    index = reference.pooled(ranked.detach(), penalty, lam, linked)
     penalised = ranked - lam * penalty
     zeros = torch.zeros_like(ranked)
     sizes = zeros.scatter_add(-1, index, torch.ones_like(ranked)).clamp(min=1)

@@ -9,7 +9,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import (
     FenchelError,
-    check_parameter,
+    check_alphas,
     check_parameter_tensor,
     check_scores,
     check_wide,
@@ -117,17 +117,17 @@ def sparse_entmax(
     a moment. The gradient with respect to ``scores`` is dense, as ``scores`` is.
 
     ``-inf`` is a mask. A fully masked row has size 0 and threshold ``+inf``: nothing lies above
-    it. A row with NaN or ``+inf`` has all its ``n`` entries, all NaN, and threshold NaN. At
-    :math:`\alpha = 1` the threshold is ``-inf`` and every entry is listed whose probability is
+    it. A row with NaN or ``+inf`` has all its ``n`` entries, all NaN, and threshold NaN. For
+    :math:`\alpha \le 1` the threshold is ``-inf`` and every entry is listed whose probability is
     not too small for the dtype; at ∞ the threshold is the maximum itself, which is listed.
     Scores within rounding of the threshold may be on either side of it. Half precision is computed
     in float32, where the support is found.
 
     Args:
         scores: any shape, floating dtype.
-        alpha: a number in [1, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
-            ``dim``, with gradient. A tensor's values are not checked; one below 1 (or NaN) makes
-            its rows NaN.
+        alpha: a number in (0, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
+            ``dim``, with gradient. A tensor's values are not checked; one of 0 or less (or NaN)
+            makes its rows NaN.
         dim: axis to normalise. The other axes, in their order, are the batch dimensions.
         mask: broadcastable boolean, True where an entry may receive mass.
 
@@ -154,7 +154,7 @@ def sparse_entmax(
         "sparse_entmax",
         "supports differ in size; give a batch as dimensions of `scores`, or use `fy.entmax`",
     )
-    parameter = check_parameter("sparse_entmax", "alpha", alpha, scores, dim, 1.0, _MEANING)
+    parameter = check_alphas("sparse_entmax", alpha, scores, dim, _MEANING)
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):
         parameter = parameter.movedim(dim, -1)

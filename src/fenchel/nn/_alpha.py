@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.nn._arguments import written
 
 
@@ -29,13 +29,13 @@ class WithAlpha(Module):
     ) -> None:
         super().__init__()
         name, meaning = f"nn.{type(self).__name__}", "(1 is softmax, 2 is sparsemax)"
-        self.initial_alpha = check_number(name, "alpha", alpha, 1.0, meaning)
+        self.initial_alpha = check_alpha(name, alpha, meaning)
         if not isinstance(learnable, bool):
             raise FenchelError(f"{name}: expected `learnable` to be a bool, but got {learnable!r}.")
         self.learnable = learnable
         self.shape = _check_shape(name, shape)
-        self.low = check_number(name, "low", low, 1.0, meaning)
-        self.high = check_number(name, "high", high, 1.0, meaning)
+        self.low = check_alpha(name, low, meaning, label="low")
+        self.high = check_alpha(name, high, meaning, label="high")
         if not self.low < self.high < math.inf:
             raise FenchelError(
                 f"{name}: expected `low` < `high` < inf, but got low={low:g}, high={high:g}."

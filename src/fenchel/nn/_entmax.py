@@ -20,13 +20,13 @@ class Entmax(WithAlpha):
     to sparsemax. A fixed :math:`\alpha` is no parameter and not in the ``state_dict``.
 
     Args:
-        alpha: a number in [1, ∞]; with ``learnable``, where learning starts, strictly between
+        alpha: a number in (0, ∞]; with ``learnable``, where learning starts, strictly between
             ``low`` and ``high``.
         learnable: whether alpha is learned.
         shape: shape of a learned alpha, broadcast against the scores with size 1 along ``dim``:
             ``(8, 1, 1)`` is one for each of 8 heads in scores of shape (batch, 8, queries, keys).
         dim: axis to normalise.
-        low: lower bound of a learned alpha, at least 1. With ``learnable=False`` the shape and
+        low: lower bound of a learned alpha, above 0. With ``learnable=False`` the shape and
             the bounds are not used.
         high: upper bound of a learned alpha, finite.
 

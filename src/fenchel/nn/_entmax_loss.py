@@ -13,7 +13,7 @@ class EntmaxLoss(WithAlpha, LossArguments):
     r""":func:`fenchel.entmax_loss` as a module, in the place of ``torch.nn.CrossEntropyLoss``.
 
     Args:
-        alpha: a number in [1, ∞]; with ``learnable``, where learning starts.
+        alpha: a number in (0, ∞]; with ``learnable``, where learning starts.
         learnable: whether alpha is learned, as in :class:`fenchel.nn.Entmax`.
         shape: shape of a learned alpha, broadcast against the scores with size 1 along the class
             axis.
@@ -23,7 +23,7 @@ class EntmaxLoss(WithAlpha, LossArguments):
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         dim: the class axis; by default 1, or 0 for 1-d scores.
         cost: number, vector (C) or matrix (C, C) of what a wrong class costs; a buffer if a tensor.
-        low: lower bound of a learned alpha, at least 1.
+        low: lower bound of a learned alpha, above 0.
         high: upper bound of a learned alpha, finite.
 
     Example:

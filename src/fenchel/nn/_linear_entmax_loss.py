@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter, init
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_index,
     check_reduction,
     check_smoothing,
     linear_entmax_loss,
@@ -29,7 +28,7 @@ class LinearEntmaxLoss(WithAlpha):
     Args:
         in_features: width d of the hidden states.
         num_classes: number of classes V.
-        alpha: a number in [1, ∞]; with ``learnable``, where learning starts, between 1 and 2.
+        alpha: a number in (0, ∞]; with ``learnable``, where learning starts, between 1 and 2.
         learnable: whether alpha is learned.
         bias: whether there is a bias.
         weight: a ``Parameter`` of shape (V, d) to share, such as an embedding's; by default the
@@ -88,7 +87,7 @@ class LinearEntmaxLoss(WithAlpha):
             self.bias: Parameter | None = Parameter(zeros)
         else:
             self.register_parameter("bias", None)
-        self.ignore_index = check_index(name, ignore_index)
+        self.ignore_index = int(check_ignore_index(name, ignore_index))
         self.label_smoothing = check_smoothing(name, label_smoothing)
         self.register_buffer("class_weight", class_weight)
         check_reduction(name, reduction)

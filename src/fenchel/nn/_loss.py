@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import FenchelError, check_dim, check_number
-from fenchel.losses import check_index, check_reduction, check_smoothing
+from fenchel._checks import FenchelError, check_dim, check_ignore_index, check_number
+from fenchel.losses import check_reduction, check_smoothing
 
 
 class LossArguments(Module):
@@ -33,7 +33,7 @@ class LossArguments(Module):
                 f"{name}: expected `weight` to be a torch.Tensor, but got {type(weight).__name__}."
             )
         self.register_buffer("weight", weight)
-        self.ignore_index = check_index(name, ignore_index)
+        self.ignore_index = int(check_ignore_index(name, ignore_index))
         self.label_smoothing = check_smoothing(name, label_smoothing)
         check_reduction(name, reduction)
         self.reduction = reduction

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.attention import attention_weights, entmax_attention, weighted_values
 from fenchel.maps import entmax
 from fenchel.nn._arguments import written
@@ -34,7 +34,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         batch_first: whether tensors are (batch, length, width) and not (length, batch, width).
         device: of the parameters.
         dtype: of the parameters.
-        alpha: a number in [1, ∞]; with ``learn_alpha``, where learning starts, between 1 and 2.
+        alpha: a number in (0, ∞]; with ``learn_alpha``, where learning starts, between 1 and 2.
         learn_alpha: whether each head learns its own :math:`\alpha = 1 + \sigma(a)`, with the
             parameter ``alpha_logit``.
         normalizer: any map from scores to weights along the last axis, such as
@@ -92,7 +92,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         # module's forward; it asks for this attribute first.
         self._packed = self._qkv_same_embed_dim
         self._qkv_same_embed_dim = False
-        self.initial_alpha = check_number(name, "alpha", alpha, 1.0, "(1 is softmax)")
+        self.initial_alpha = check_alpha(name, alpha, "(1 is softmax)")
         if normalizer is not None and (not callable(normalizer) or learn_alpha):
             raise FenchelError(
                 f"{name}: expected `normalizer` to be a callable, without `learn_alpha`, but got "

@@ -8,9 +8,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Parameter, init
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_index,
     check_reduction,
     check_smoothing,
     vocab_parallel_entmax_loss,
@@ -28,7 +27,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
     Args:
         in_features: width d of the hidden states.
         num_classes: number of all classes V.
-        alpha: a number in [1, ∞]; with ``learnable``, where learning starts, between 1 and 2.
+        alpha: a number in (0, ∞]; with ``learnable``, where learning starts, between 1 and 2.
         learnable: whether alpha is learned; it stays the same on all ranks.
         bias: whether there is a bias.
         group: the process group that shares the classes; by default all processes.
@@ -79,7 +78,7 @@ class VocabParallelEntmaxLoss(WithAlpha):
             self.bias: Parameter | None = Parameter(torch.empty(own, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
-        self.ignore_index = check_index(name, ignore_index)
+        self.ignore_index = int(check_ignore_index(name, ignore_index))
         self.label_smoothing = check_smoothing(name, label_smoothing)
         check_reduction(name, reduction)
         self.reduction = reduction

@@ -17,7 +17,8 @@ class MAP(StructuredRegularizer):
 
     The loss is the structured perceptron's, with ``cost=1`` the structured hinge loss of a
     support vector machine. The gradient of ``predict`` is 0 wherever it exists, so a hidden layer
-    learns nothing through it; ``conjugate`` and ``loss`` have the best structure as subgradient.
+    learns nothing through it; ``conjugate`` and ``loss`` have the best structure as subgradient,
+    and second derivatives of 0.
 
     Args:
         structure: what to choose from.
@@ -45,4 +46,22 @@ class MAP(StructuredRegularizer):
     def _max(self, problem: Problem) -> Tensor:
         with torch.no_grad():
             parts = self.structure._best_parts(problem, problem.scores)
-        return problem.score(parts)
+        value = problem.score(parts)
+        return value + _Flat.apply(problem.scores, torch.zeros_like(value).detach())
+
+
+class _Flat(torch.autograd.Function):
+    """A value that does not move with the scores: derivatives of every order are there, and 0.
+
+    Without it a second derivative, which is 0, would be an error: a gradient without a graph.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, value: Tensor) -> Tensor:
+        ctx.save_for_backward(scores)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (scores,) = ctx.saved_tensors
+        return _Flat.apply(scores, torch.zeros_like(scores).detach()), None

@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor
 
-from fenchel._checks import check_number, check_parameter
+from fenchel._checks import check_alpha, check_alphas
 from fenchel.maps import entmax
 from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers._target import is_index
@@ -16,12 +16,13 @@ class Tsallis(Regularizer):
     r"""The Tsallis entropies: entmax, its losses, and all between softmax and argmax.
 
     .. math:: \Omega_\alpha(p) = \frac{1}{\alpha(\alpha - 1)} \sum_i (p_i^\alpha - p_i)
-        \quad (\alpha > 1), \qquad \Omega_1(p) = \sum_i p_i \log p_i, \qquad \Omega_\infty = 0
+        \quad (\alpha \ne 1), \qquad \Omega_1(p) = \sum_i p_i \log p_i, \qquad \Omega_\infty = 0
 
-    The map is :func:`fenchel.entmax`, the margin :math:`1/(\alpha - 1)`.
+    The map is :func:`fenchel.entmax`, the margin :math:`1/(\alpha - 1)`. For :math:`\alpha \le 1`
+    the map is dense and there is no margin: below 1 its tails are heavier than softmax's.
 
     Args:
-        alpha: a number in [1, ∞], or a tensor that broadcasts against the scores with size 1 along
+        alpha: a number in (0, ∞], or a tensor that broadcasts against the scores with size 1 along
             ``dim``: per row, per head, learnable. A tensor's values are not checked.
 
     Example:
@@ -40,13 +41,13 @@ class Tsallis(Regularizer):
     def __init__(self, alpha: float | Tensor = 1.5) -> None:
         self.alpha = alpha
         if not isinstance(alpha, Tensor):
-            self.alpha = check_number("Tsallis", "alpha", alpha, 1.0, _MEANING)
+            self.alpha = check_alpha("Tsallis", alpha, _MEANING)
 
     @property
     def margin(self) -> float:
-        """1/(alpha - 1): ∞ for Shannon. A tensor's is that of its smallest alpha."""
+        """1/(alpha - 1), and ∞ for alpha at most 1. A tensor's is that of its smallest alpha."""
         alpha = float(self.alpha.min()) if isinstance(self.alpha, Tensor) else self.alpha
-        return math.inf if alpha == 1 else 1 / (alpha - 1)
+        return math.inf if alpha <= 1 else 1 / (alpha - 1)
 
     @property
     def _parameter(self) -> Tensor | None:
@@ -55,7 +56,7 @@ class Tsallis(Regularizer):
     def _aligned(self, name: str, scores: Tensor, dim: int) -> Regularizer:
         if not isinstance(self.alpha, Tensor):
             return self
-        alpha = check_parameter(name, "alpha", self.alpha, scores, dim, 1.0, _MEANING)
+        alpha = check_alphas(name, self.alpha, scores, dim, _MEANING)
         assert isinstance(alpha, Tensor)
         return Tsallis(alpha.to(scores.device).movedim(dim, -1))
 

@@ -1,8 +1,9 @@
 r"""Tsallis's entropy and its divergence, entry by entry, to the last digit.
 
 Let :math:`a = \alpha - 1` and :math:`\log_a p = (p^a - 1)/a`, which is :math:`\log p` at
-:math:`a = 0` and :math:`-1/a` at :math:`p = 0`. Then :math:`\nabla_i \Omega(p) = \log_a p_i +
-1/\alpha`, and the Bregman divergence is a sum of non-negative terms,
+:math:`a = 0`. At :math:`p = 0` it is :math:`-1/a` for :math:`a > 0` and minus infinity otherwise.
+Then :math:`\nabla_i \Omega(p) = \log_a p_i + 1/\alpha`, and the Bregman divergence is a sum of
+non-negative terms,
 
 .. math:: d(q, p) = \frac{p^\alpha - q^\alpha}{\alpha} + q (\log_a q - \log_a p).
 
@@ -12,6 +13,10 @@ Close to :math:`p = q` all of :math:`d` cancels; with :math:`\ell = \log(p/q)`,
 
 .. math:: d(q, p) = q^\alpha \ell^2 \left( \alpha R(\alpha \ell) - a R(a \ell) \right),
     \qquad R(y) = (e^y - 1 - y) / y^2.
+
+Below :math:`\alpha = 1` powers are near 1 however far :math:`p` is from :math:`q`, and the first
+quotient cancels: there :math:`d(q, p) = q^\alpha \ell \, (E(\alpha \ell) - E(a \ell))` with
+:math:`E(y) = (e^y - 1)/y`.
 """
 
 from __future__ import annotations
@@ -37,8 +42,16 @@ def log_a(p: Tensor, alpha: Parameter) -> Tensor:
     a = _excess(alpha)
     inside = p != 0
     logs = torch.where(inside, p, 1.0).log()
-    value = torch.where(inside, logs * expm1_over(a * logs), -1.0 / a)
+    value = torch.where(inside, logs * expm1_over(a * logs), _log_a_of_zero(a))
     return torch.where(alpha == math.inf, 0.0, value) if isinstance(alpha, Tensor) else value
+
+
+def weighted_log(p: Tensor, alpha: Parameter) -> Tensor:
+    """p log_a(p), which is 0 at p = 0 for every alpha."""
+    levels = log_a(p, alpha)
+    if isinstance(alpha, Tensor):
+        return p * torch.where((p == 0) & (alpha < 1), 0.0, levels)
+    return p * (torch.where(p == 0, 0.0, levels) if alpha < 1 else levels)
 
 
 def omega(p: Tensor, alpha: Parameter) -> Tensor:
@@ -48,8 +61,8 @@ def omega(p: Tensor, alpha: Parameter) -> Tensor:
             return torch.xlogy(p, p).sum(-1)
         if alpha == math.inf:
             return (p - p).sum(-1)
-        return (p * log_a(p, alpha)).sum(-1) / alpha
-    return (p * log_a(p, alpha) / _finite(alpha)).sum(-1)
+        return weighted_log(p, alpha).sum(-1) / alpha
+    return (weighted_log(p, alpha) / _finite(alpha)).sum(-1)
 
 
 def slope(p: Tensor, alpha: Parameter) -> Tensor:
@@ -74,16 +87,34 @@ def divergence(q: Tensor, p: Tensor, alpha: Parameter, scores: Tensor | None = N
         return torch.where(q == 0, p - p, -q * levels).sum(-1)
     alpha = _finite(alpha)
     far = (_power(p, alpha) - _power(q, alpha)) / alpha
-    far = far + torch.where(q == 0, 0.0, q * (log_a(q, alpha) - levels))
+    far = far + q * torch.where(q == 0, 0.0, log_a(q, alpha) - levels)
     both = (p > 0) & (q > 0)
     ratio = torch.where(both, p / torch.where(both, q, 1.0), 1.0).log()
-    close = both & (ratio.abs() * alpha < 0.5)
+    if isinstance(alpha, Tensor):
+        low = both & (alpha < 1)
+        far = torch.where(low, _divergence_below_1(q, torch.where(low, ratio, 0.0), alpha), far)
+        close = both & (ratio.abs() * torch.maximum(alpha, 1 - alpha) < 0.5)
+    else:
+        if alpha < 1:
+            far = torch.where(both, _divergence_below_1(q, ratio, alpha), far)
+        close = both & (ratio.abs() * max(alpha, 1 - alpha) < 0.5)
     ratio = torch.where(close, ratio, 0.0)
     curve = alpha * second_remainder(alpha * ratio)
     curve = curve - (alpha - 1) * second_remainder((alpha - 1) * ratio)
     near = _power(q, alpha) * ratio * ratio * curve
     terms = torch.where(close, near, far)
     return torch.where(terms < 0, 0.0, terms).sum(-1)  # rounding; a NaN stays
+
+
+def _divergence_below_1(q: Tensor, ratio: Tensor, alpha: Parameter) -> Tensor:
+    """d(q, p) from the logarithm of p / q, where both are positive."""
+    return _power(q, alpha) * ratio * (expm1_over(alpha * ratio) - expm1_over((alpha - 1) * ratio))
+
+
+def _log_a_of_zero(a: Parameter) -> Parameter:
+    if isinstance(a, Tensor):
+        return torch.where(a > 0, -1.0 / a, -math.inf)
+    return -1.0 / a if a > 0 else -math.inf
 
 
 def _power(p: Tensor, alpha: Parameter) -> Tensor:

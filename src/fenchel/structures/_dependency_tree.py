@@ -15,6 +15,8 @@ from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
 from fenchel.structures._tree_sums import TreeLogPartition, TreeMarginals
 
+_FARTHEST = 1e15  # weights are exp(score), with exponents that are whole up to 2**53
+
 
 class DependencyTree(BuiltIn):
     r"""Dependency trees of a sentence: every word has one head, and all paths lead to the root.
@@ -137,7 +139,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         value = TreeLogPartition.apply(
-            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
+            self._cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = value.detach() == -math.inf
         if bool(none.any()):
@@ -148,7 +150,7 @@ class DependencyTree(BuiltIn):
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
         mean = TreeMarginals.apply(
-            _cooled(problem, gamma), self.projective, problem.layout, problem.sizes
+            self._cooled(problem, gamma), self.projective, problem.layout, problem.sizes
         )
         none = mean.detach().sum(1) == 0  # with a tree, as many arcs as words
         if bool(none.any()):
@@ -179,6 +181,31 @@ class DependencyTree(BuiltIn):
     def _native_kind(self, problem: Problem) -> str:
         return "projective_tree" if self.projective else "tree"
 
+    def _cooled(self, problem: Problem, temperature: float) -> Tensor:
+        """Scores over the temperature, which a sum of weights must be able to tell apart.
+
+        Weights are relative to the best head of each word. What is far below matters only where
+        the trees need it.
+        """
+        scores = problem.scores if temperature == 1 else problem.scores / temperature
+        known = scores.detach()
+        if bool((torch.where(known > -math.inf, known, 0.0).abs() <= _FARTHEST).all()):
+            return scores
+        n = problem.layout[0]
+        top = known.reshape(-1, n, n + 1).amax(2)
+        top = torch.where(top > -math.inf, top, 0.0)
+        value = kernels.tree_log_partition(self.projective, known, problem.layout, problem.sizes)
+        far = ~((top.sum(1) - value).abs() <= _FARTHEST) & (value != -math.inf)
+        far = far | (top.abs() > _FARTHEST).any(1)
+        if bool(far.any()):
+            row = int(far.long().argmax())
+            raise FenchelError(
+                f"{self!r}: expected scores up to {_FARTHEST:g} for a sum over all trees (far "
+                f"lower ones only where no tree needs them), but instance {row} of the batch has "
+                "others; use `fy.MAP` or a higher temperature."
+            )
+        return scores
+
     def _infeasible(self, row: int) -> str:
         return (
             f"{self!r}: instance {row} of the batch has no tree with a finite score; too much is "
@@ -204,10 +231,6 @@ def _check_heads(name: str, scores: Tensor, inside: Tensor) -> None:
             f"{name}: expected a finite score for at least one head of every word, but word "
             f"{int(headless[row].long().argmax())} of instance {row} of the batch has none."
         )
-
-
-def _cooled(problem: Problem, temperature: float) -> Tensor:
-    return problem.scores if temperature == 1 else problem.scores / temperature
 
 
 def _wrong(heads: Tensor, single_root: bool, projective: bool) -> str | None:

@@ -8,8 +8,8 @@ have no effect: ``k`` (a positive int or None), ``n_iter`` (a positive int or No
 
 What is different in the maps, on purpose:
 
-- ``alpha=1`` is softmax (the package's answer there is uniform), an alpha below 1 is refused, and
-  a large alpha is as exact as a small one;
+- ``alpha=1`` is softmax (the package's answer there is uniform), an alpha of 0 or less is refused
+  (in a tensor it makes its rows NaN), and a large alpha is as exact as a small one;
 - ``normmax_bisect`` and ``budget_bisect`` have a gradient in a tensor ``alpha`` or ``budget``, and
   a module's may be a ``Parameter``;
 - ``k`` goes with every ``dim``, and a fully masked row (all ``-inf``) gives zeros, not NaN or an
@@ -22,7 +22,7 @@ What is different in the losses, on purpose:
   ``Parameter``;
 - an ``alpha`` of shape (n, 1) is one a row and gives n losses (the package gives n × n numbers);
 - ``alpha=1`` is cross-entropy, or the perceptron loss for ``normmax_bisect_loss`` (the package
-  gives NaN for the former), and an alpha below 1 is refused;
+  gives NaN for the former), and an alpha of 0 or less is refused (below 1, for ``normmax``);
 - a loss is never negative, not even by rounding; a score of ``-inf`` on a wrong class changes
   nothing, and on the right one the loss is ``inf`` with a finite gradient (the package gives NaN);
 - a module ignores the rows of ``ignore_index`` whatever that is, a class or not, below 0 or not

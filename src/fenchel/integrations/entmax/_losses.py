@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import FenchelError, check_int, check_parameter, check_scores
+from fenchel._checks import (
+    FenchelError,
+    check_alphas,
+    check_ignore_index,
+    check_parameter,
+    check_scores,
+)
 from fenchel.integrations.entmax._arguments import check_count, floating
 from fenchel.regularizers import Gini, Norm, Regularizer, Tsallis
 from fenchel.regularizers._target import IGNORED, check_indices, check_target
@@ -85,7 +91,7 @@ def entmax_bisect_loss(
     Args:
         X: scores of shape (n, C), floating dtype; more or fewer leading dimensions will do.
         target: classes of shape (n), int64.
-        alpha: a number in [1, ∞], or a tensor that broadcasts to (n, 1), with gradient.
+        alpha: a number in (0, ∞], or a tensor that broadcasts to (n, 1), with gradient.
         n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:
@@ -99,8 +105,7 @@ def entmax_bisect_loss(
     """
     name = "entmax_bisect_loss"
     check_count(name, "n_iter", n_iter)
-    alpha = _check_alpha(name, alpha, X, "(1 is cross-entropy, 2 is the sparsemax loss)")
-    return _loss_of_rows(name, Tsallis(alpha), X, target)
+    return _loss_of_rows(name, _tsallis(name, alpha, X), X, target)
 
 
 def normmax_bisect_loss(
@@ -125,8 +130,7 @@ def normmax_bisect_loss(
     """
     name = "normmax_bisect_loss"
     check_count(name, "n_iter", n_iter)
-    alpha = _check_alpha(name, alpha, X, "(1 is the perceptron loss)")
-    return _loss_of_rows(name, Norm(alpha), X, target)
+    return _loss_of_rows(name, _norm(name, alpha, X), X, target)
 
 
 class _Loss(Module):
@@ -134,13 +138,13 @@ class _Loss(Module):
 
     def __init__(self, ignore_index: int, reduction: str) -> None:
         super().__init__()
-        check_int(type(self).__name__, "ignore_index", ignore_index)
         if reduction not in _REDUCTIONS:
             raise FenchelError(
                 f"{type(self).__name__}: expected `reduction` to be 'elementwise_mean', 'sum' or "
                 f"'none', but got {reduction!r}."
             )
-        self.ignore_index, self.reduction = ignore_index, reduction
+        self.ignore_index = int(check_ignore_index(type(self).__name__, ignore_index))
+        self.reduction = reduction
 
     def loss(self, X: Tensor, target: Tensor) -> Tensor:
         """One loss a row; no class is ignored."""
@@ -262,6 +266,13 @@ def _loss_of_rows(name: str, omega: Regularizer, X: Any, target: Any) -> Tensor:
     return omega.loss(X, target)
 
 
-def _check_alpha(name: str, alpha: Any, X: Any, meaning: str) -> float | Tensor:
+def _tsallis(name: str, alpha: Any, X: Any) -> Tsallis:
     at = check_scores(name, X, -1)
-    return check_parameter(name, "alpha", floating(alpha, X), X, at, 1.0, meaning)
+    meaning = "(1 is cross-entropy, 2 is the sparsemax loss)"
+    return Tsallis(check_alphas(name, floating(alpha, X), X, at, meaning))
+
+
+def _norm(name: str, alpha: Any, X: Any) -> Norm:
+    at = check_scores(name, X, -1)
+    meaning = "(1 is the perceptron loss)"
+    return Norm(check_parameter(name, "alpha", floating(alpha, X), X, at, 1.0, meaning))

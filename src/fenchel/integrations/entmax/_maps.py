@@ -90,7 +90,7 @@ def entmax_bisect(
 
     Args:
         X: any shape, floating dtype.
-        alpha: a number in [1, ∞], or a tensor that expands to the shape of ``X`` with size 1
+        alpha: a number in (0, ∞], or a tensor that expands to the shape of ``X`` with size 1
             along ``dim``, with gradient.
         dim: axis to normalise.
         n_iter: no effect, see :mod:`fenchel.integrations.entmax`.

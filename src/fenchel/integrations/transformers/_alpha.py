@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.integrations.transformers._modules import entmax_modules
 
 _KEY = "entmax_alpha"  # of a config, and of an attention module
@@ -53,7 +53,7 @@ def set_alpha(model: Module, alpha: float) -> None:
     Args:
         model: a model, whose config then has it as ``entmax_alpha``, so that ``save_pretrained``
             keeps it; or any module inside, such as one layer, of which it is not saved.
-        alpha: a number in [1, ∞]. One that was learned until now is replaced.
+        alpha: a number in (0, ∞]. One that was learned until now is replaced.
 
     Example:
         >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -65,7 +65,7 @@ def set_alpha(model: Module, alpha: float) -> None:
         >>> model.config.entmax_alpha
         1.25
     """
-    number = check_number("set_alpha", "alpha", alpha, 1.0, _MEANING)
+    number = check_alpha("set_alpha", alpha, _MEANING)
     modules = entmax_modules("set_alpha", model)
     for module in modules.values():
         held = getattr(module, _KEY, None)
@@ -116,7 +116,7 @@ def learn_alpha(
     Args:
         model: a model whose implementation is ``"entmax"``, or a part of it.
         alpha: where every head starts, strictly between the bounds.
-        low: lower bound, at least 1.
+        low: lower bound, above 0.
         high: upper bound, finite.
 
     Returns:
@@ -135,9 +135,9 @@ def learn_alpha(
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019.
     """
     name = "learn_alpha"
-    start = check_number(name, "alpha", alpha, 1.0, _MEANING)
-    least = check_number(name, "low", low, 1.0, _MEANING)
-    most = check_number(name, "high", high, 1.0, _MEANING)
+    start = check_alpha(name, alpha, _MEANING)
+    least = check_alpha(name, low, _MEANING, label="low")
+    most = check_alpha(name, high, _MEANING, label="high")
     if not least < start < most < math.inf:
         raise FenchelError(
             f"{name}: expected `low` < `alpha` < `high` < inf, but got low={low:g}, "

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.integrations.transformers._alpha import set_alpha
 from fenchel.integrations.transformers._library import transformers
 
@@ -35,8 +35,8 @@ class AlphaAnnealing(transformers.TrainerCallback):
 
     def __init__(self, steps: int, start: float = 1.0, end: float = 1.5, delay: int = 0) -> None:
         self.steps = _check_count("steps", steps, 1)
-        self.start = check_number("AlphaAnnealing", "start", start, 1.0, _MEANING)
-        self.end = check_number("AlphaAnnealing", "end", end, 1.0, _MEANING)
+        self.start = check_alpha("AlphaAnnealing", start, _MEANING, label="start")
+        self.end = check_alpha("AlphaAnnealing", end, _MEANING, label="end")
         self.delay = _check_count("delay", delay, 0)
 
     def alpha_at(self, step: int) -> float:

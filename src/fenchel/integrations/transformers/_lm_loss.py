@@ -39,7 +39,7 @@ def entmax_lm_loss(
             gradients; by default the number of labels that count.
         ignore_index: class index of labels that do not count.
         shift_labels: labels that are shifted already, in the place of ``labels``.
-        alpha: a number in [1, ∞], 1 being cross-entropy.
+        alpha: a number in (0, ∞], 1 being cross-entropy.
         shift: False where token i predicts label i: encoder-decoders, masked language models.
         label_smoothing: how much of each target is spread evenly.
         others: what else a model passes on to its loss; not used.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_number
+from fenchel._checks import check_alpha
 from fenchel.integrations.transformers._library import transformers
 from fenchel.maps import entmax
 
@@ -20,7 +20,7 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
     is 50 unless told, pass ``top_k=0``; ``temperature`` too would act on the log-probabilities.
 
     Args:
-        alpha: a number in [1, ∞]: that of the model's loss.
+        alpha: a number in (0, ∞]: that of the model's loss.
 
     Example:
         >>> from fenchel.integrations.transformers import EntmaxLogitsProcessor
@@ -31,7 +31,7 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
 
     def __init__(self, alpha: float = 1.5) -> None:
         meaning = "(1 is softmax, 2 is sparsemax)"
-        self.alpha = check_number("EntmaxLogitsProcessor", "alpha", alpha, 1.0, meaning)
+        self.alpha = check_alpha("EntmaxLogitsProcessor", alpha, meaning)
 
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor:
         """Log-probabilities of the shape of ``scores``; the tokens so far do not matter."""

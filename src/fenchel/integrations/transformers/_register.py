@@ -3,7 +3,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.integrations.transformers._alpha import DEFAULT, alpha_of, registered, set_alpha
 from fenchel.integrations.transformers._attention import attention_function
 from fenchel.integrations.transformers._library import transformers
@@ -41,7 +41,7 @@ def register(alpha: float = DEFAULT) -> None:
         >>> out.attentions[0].sum(-1).round(decimals=4).unique()
         tensor([1.], grad_fn=<...>)
     """
-    registered["alpha"] = check_number("register", "alpha", alpha, 1.0, _MEANING)
+    registered["alpha"] = check_alpha("register", alpha, _MEANING)
     functions = {
         "entmax15": attention_function("entmax15", lambda module: 1.5),
         "sparsemax": attention_function("sparsemax", lambda module: 2.0),
@@ -62,7 +62,7 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
 
     Args:
         model: a ``PreTrainedModel``.
-        alpha: a number in [1, ∞]; 1 is softmax, to start annealing from.
+        alpha: a number in (0, ∞]; 1 is softmax, to start annealing from.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -73,7 +73,7 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
         'entmax'
     """
     name = "use_entmax_attention"
-    check_number(name, "alpha", alpha, 1.0, _MEANING)
+    check_alpha(name, alpha, _MEANING)
     if not hasattr(model, "set_attn_implementation"):
         raise FenchelError(
             f"{name}: expected `model` to be a PreTrainedModel, but got {type(model).__name__}."

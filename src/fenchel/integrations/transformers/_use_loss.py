@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_number
+from fenchel._checks import FenchelError, check_alpha
 from fenchel.integrations.transformers._head import Head
 from fenchel.integrations.transformers._lm_loss import entmax_lm_loss, linear_entmax_lm_loss
 
@@ -76,7 +76,7 @@ def use_entmax_loss(
 
     Args:
         model: a ``PreTrainedModel`` with an output layer.
-        alpha: a number in [1, ∞], or a tensor with gradient. 1 is cross-entropy.
+        alpha: a number in (0, ∞], or a tensor with gradient. 1 is cross-entropy.
         fused: False forms logits always, for a model that is not linear from the hidden states to
             the logits. One that is not is refused at the first step, with this remedy.
         shift: whether token i predicts label i + 1; by default so unless the model is an
@@ -104,7 +104,7 @@ def use_entmax_loss(
             f"{_NAME}: expected `model` to be a PreTrainedModel, but got {type(model).__name__}."
         )
     if not isinstance(alpha, Tensor):
-        check_number(_NAME, "alpha", alpha, 1.0, "(1 is cross-entropy)", "a number or a tensor")
+        check_alpha(_NAME, alpha, "(1 is cross-entropy)", "a number or a tensor")
     if shift is None:
         shift = not (model.config.is_encoder_decoder or "MaskedLM" in type(model).__name__)
     if _KEY in model.__dict__:

@@ -163,7 +163,7 @@ inline void entmax_backward_any(const T* p, const T* g, int64_t n, double alpha,
     case Kind::kSteep:
       return entmax_backward_steep(p, g, n, alpha, out);
     case Kind::kArgmax:
-    case Kind::kInvalid:  // argmax is flat; a NaN row (alpha below 1) stays NaN
+    case Kind::kInvalid:  // argmax is flat; a NaN row (alpha of 0 or less) stays NaN
       for (int64_t j = 0; j < n; ++j) out[j] = p[j] - p[j];
       return;
     default:
@@ -171,9 +171,9 @@ inline void entmax_backward_any(const T* p, const T* g, int64_t n, double alpha,
   }
 }
 
-// (exp(-y) - 1 + y) / y^2 for y <= 0, also near 0.
+// (exp(-y) - 1 + y) / y^2, also near 0.
 inline double second_remainder(double y) {
-  if (y < -0.5) return (std::expm1(-y) + y) / (y * y);
+  if (std::abs(y) > 0.5) return (std::expm1(-y) + y) / (y * y);
   double term = 0.5, sum = 0.5;
   for (int k = 3; k < 18; ++k) {
     term *= -y / k;

@@ -6,6 +6,10 @@
 // hence convex, and nearly linear: Newton on it starts left of the root, never passes it, and takes
 // a handful of steps. The last step is not added to tau, where it would be rounded away, but kept
 // beside it (`rest`).
+//
+// Below 1, a < 0 and p = (1 + a w)^(1/a) is positive everywhere: dense, with a tail that falls as a
+// power of the score. The sum to the power a is then concave and grows with tau, and Newton climbs
+// all the same.
 #pragma once
 
 #include "elementary.h"
@@ -15,9 +19,10 @@ namespace FENCHEL_ISA {
 
 // Which path an alpha takes. kWhole3 to kWhole8: 1/(alpha - 1) is that whole number (alpha = 4/3,
 // 1.25, 1.2, ...), and powers are products. kSmall: alpha so near 1 that roundings are put back.
+// kHeavy: alpha below 1.
 enum class Kind {
   kSoftmax, kSquare, kLinear, kWhole3, kWhole4, kWhole5, kWhole6, kWhole7, kWhole8, kGeneral,
-  kSmall, kSteep, kArgmax, kInvalid
+  kSmall, kSteep, kArgmax, kHeavy, kInvalid
 };
 
 inline Kind kind_of(double alpha) {
@@ -32,7 +37,7 @@ inline Kind kind_of(double alpha) {
     return inverse > 16 ? Kind::kSmall : Kind::kGeneral;
   }
   if (alpha > 2.0) return alpha < 1e300 ? Kind::kSteep : Kind::kArgmax;
-  return Kind::kInvalid;  // below 1, or NaN
+  return alpha > 0.0 ? Kind::kHeavy : Kind::kInvalid;  // 0 or less, or NaN
 }
 
 // A row is done when its sum is within this of 1. Newton never overshoots, so what remains after
@@ -173,6 +178,37 @@ struct Small {  // alpha within 1/16 of 1, base 1: what rounding took from 1 + a
     const Vec<T> inverse_z = T(1) / (in ? z : splat(T(1)));
     const Vec<T> lost = y - (z - T(1));
     const Vec<T> p = exp((log(in ? z : splat(T(1))) + lost * inverse_z) * inverse_a);
+    *slope = in ? p * inverse_z : splat(T(0));
+    return in ? p : splat(T(0));
+  }
+  Vec<T> value(Vec<T> w) const {
+    Vec<T> slope;
+    return (*this)(w, &slope);
+  }
+  Vec<T> step(Vec<T> sum, Vec<T> slope) const { return newton_step<T>(sum, slope, a); }
+  double step(double sum, double slope) const { return newton_step(sum, slope, scalar_a); }
+};
+
+// tau of n equal entries for alpha below 1: (n^-a - 1) / -a.
+inline double heavy_equal(double a, double log_n) {
+  const double y = -a * log_n;
+  return y < 1e-8 ? log_n : std::expm1(y) / -a;
+}
+
+template <class T>
+struct Heavy {  // 0 < alpha < 1, base 1: z >= 1, and what rounding took from it counts, as above
+  static constexpr bool kCheap = true;
+  Vec<T> a, inverse_a;
+  double scalar_a;
+
+  explicit Heavy(Vec<T> a) : a(a), inverse_a(T(1) / a), scalar_a(a[0]) {}
+  Mask<T> done(Vec<T> sum, Vec<T>) const { return sum <= T(1) + kSmoothSum<T>; }
+  Vec<T> operator()(Vec<T> w, Vec<T>* slope) const {
+    const Vec<T> y = a * w, sum = T(1) + y;
+    const Mask<T> in = sum < kInf<T>;  // not so for a masked entry
+    const Vec<T> z = in ? sum : splat(T(1)), inverse_z = T(1) / z;
+    const Vec<T> lost = (in ? y : splat(T(0))) - (z - T(1));
+    const Vec<T> p = exp((log(z) + lost * inverse_z) * inverse_a);
     *slope = in ? p * inverse_z : splat(T(0));
     return in ? p : splat(T(0));
   }

@@ -285,6 +285,22 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     const Vec<T> exponent = of_kind(Kind::kSmall) ? a : splat(T(0.01));
     solve_varied(Small<T>(exponent), Kind::kSmall, exponent);
   }
+  if (has(Kind::kHeavy)) {
+    const Vec<T> exponent = of_kind(Kind::kHeavy) ? a : splat(T(-0.5));
+    const double log_n = std::log(static_cast<double>(n));
+    Vec<T> equal = splat(T(0));
+    if (at.parameter_stride == 0) {
+      equal = splat(static_cast<T>(heavy_equal(at.parameter[0] - 1, log_n)));
+    } else {
+      for (int lane = 0; lane < lanes; ++lane) {
+        const double alpha = at.parameter_of(row + (lane < count ? lane : 0));
+        const bool heavy = kinds[lane] == static_cast<int>(Kind::kHeavy);
+        if (heavy) equal[lane] = static_cast<T>(heavy_equal(alpha - 1, log_n));
+      }
+    }
+    const Vec<T> first = first_tau(splat(T(0)), equal);
+    solve_lanes<T>(Heavy<T>(exponent), u, n, first, of_kind(Kind::kHeavy), p, kept);
+  }
   if (has(Kind::kArgmax)) argmax_lanes<T>(u, n, of_kind(Kind::kArgmax), p);
   if (has(Kind::kSteep)) {
     T* flat_p = reinterpret_cast<T*>(p);

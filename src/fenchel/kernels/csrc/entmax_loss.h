@@ -65,7 +65,7 @@ inline double log_a(double p, double a) {
 // (p^alpha - 1)/alpha - log_a(p) for 0 < p <= 1: the terms of a series in log p where all cancels.
 inline double gold_term(double p, double alpha) {
   const double y = std::log(p), a = alpha - 1;
-  if (alpha * -y > 0.5) return std::expm1(alpha * y) / alpha - log_a(p, a);
+  if (std::max(alpha, -a) * -y > 0.5) return std::expm1(alpha * y) / alpha - log_a(p, a);
   double high = alpha, low = a, power = y * y / 2, sum = 0;
   for (int k = 3; k < 20; ++k) {
     sum += (high - low) * power;
@@ -76,10 +76,10 @@ inline double gold_term(double p, double alpha) {
   return std::max(sum, 0.0);
 }
 
-// (exp(y) - 1)/y and its derivative, y <= 0.
+// (exp(y) - 1)/y and its derivative.
 inline double expm1_over(double y) { return y == 0 ? 1 : std::expm1(y) / y; }
 inline double expm1_over_slope(double y) {
-  if (y < -0.5) return (y * std::exp(y) - std::expm1(y)) / (y * y);
+  if (std::abs(y) > 0.5) return (y * std::exp(y) - std::expm1(y)) / (y * y);
   double term = 0.5, sum = 0.5;  // (k + 1) y^k / (k + 2)!
   for (int k = 1; k < 17; ++k) {
     term *= y / (k + 2);

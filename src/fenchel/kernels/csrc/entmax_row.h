@@ -363,6 +363,9 @@ inline void entmax_row(const T* x, int64_t n, double alpha, Out& out,
       return solve(General<T>(splat(static_cast<T>(a)), static_cast<T>(std::log(size))));
     case Kind::kSmall:
       return solve(Small<T>(splat(static_cast<T>(a))));
+    case Kind::kHeavy:  // no entry is out of reach
+      return solve_row<T>(Heavy<T>(splat(static_cast<T>(a))), static_cast<T>(first), kInf<T>, x, n,
+                          top, mean, count, out, scratch);
     case Kind::kSteep:
       return whole([&](T* p) {
         steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);

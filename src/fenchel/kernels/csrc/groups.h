@@ -112,17 +112,26 @@ inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, 
   if (slope != nullptr) std::fill(slope, slope + n, T(0));
   fill_row(p, n, bad ? kNaN<T> : T(0));
   if (bad || open == 0) return;
+  // Groups of scores near the largest double are found on a smaller scale, where no sum overflows.
+  const bool huge = !(std::fabs(static_cast<double>(top)) < 1e300) || !(lambda < 1e300);
+  const double scale = huge ? 0x1p-64 : 1;
+  lambda = std::min(lambda, std::numeric_limits<double>::max()) * scale;
   if (lambda > static_cast<double>(open)) {
     // A penalty that fuses everything: more of it changes nothing, and would cost all digits.
     double depth = 0;
     for (int64_t j = 0; j < n; ++j) {
-      if (x[j] > -kInf<T>) depth = std::max(depth, static_cast<double>(top) - x[j]);
+      if (x[j] > -kInf<T>) depth = std::max(depth, scale * static_cast<double>(top) - scale * x[j]);
     }
     lambda = std::min(lambda, (depth + 1) * static_cast<double>(open));
   }
   // No level is further from its score than this, up to a constant of all levels.
   const double reach = lambda * (kind == Groups::kFused ? 4.0 : static_cast<double>(open - 1));
-  int64_t count = candidates(x, n, top, 1 + reach, row);
+  int64_t count = candidates(x, n, top, (1 + reach) / scale, row);
+  if (huge) {
+    for (int64_t i = 0; i < count; ++i) {
+      row.scores[i] = scale * x[row.place[i]] - scale * static_cast<double>(top);
+    }
+  }
   const double tau_of_scores = simplex_threshold(row.scores, count, 0, 2);
   if (kind == Groups::kFused) {
     count = keep_above(tau_of_scores - reach, row, count);
@@ -135,7 +144,11 @@ inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, 
     }
     oscar_groups(row, count, open, lambda);
   }
-  const double highest = *std::max_element(row.levels, row.levels + count);
+  double highest = *std::max_element(row.levels, row.levels + count);
+  if (huge) {
+    for (int64_t i = 0; i < count; ++i) row.levels[i] = (row.levels[i] - highest) / scale;
+    highest = 0;
+  }
   const double tau = simplex_threshold(row.levels, count, highest, 200);
   bool lost = false;  // scores or penalties near the largest double: a difference has overflowed
   for (int64_t i = 0; i < count; ++i) {

@@ -129,7 +129,7 @@ int renyimax_backward(const T* p, const T* g, T* grad_x, double* grad_beta, cons
 // The score above which entries of a row are in the support, from any of them: the largest.
 template <class T>
 double threshold_of(const T* x, const ListedRow<T>& row, double alpha) {
-  if (alpha == 1) return -kInf<double>;
+  if (alpha > 0 && alpha <= 1) return -kInf<double>;  // no score is too low
   if (row.count == 0) return kInf<double>;
   const int64_t best = std::max_element(row.values, row.values + row.count) - row.values;
   const double score = x[row.indices[best]], a = alpha - 1;

@@ -11,7 +11,7 @@ from fenchel.kernels.reference._newton import Parameter, climb, finite_max, safe
 
 
 def entmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
-    r"""argmax over the simplex of <x, p> + H_alpha(p), with Tsallis entropy; alpha in [1, inf]."""
+    r"""argmax over the simplex of <x, p> + H_alpha(p), with Tsallis entropy; alpha in (0, inf]."""
     if not isinstance(alpha, Tensor):
         if alpha == 1:
             return softmax(x, dim)
@@ -46,17 +46,19 @@ def argmax(x: Tensor, dim: int) -> Tensor:
 
 
 def _entmax_flat(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
-    """Entmax for 1 <= alpha <= 2: p = [base + a(u - tau)]_+^(1/a), a = alpha - 1, u = x - max.
+    """Entmax for 0 < alpha <= 2: p = [base + a(u - tau)]_+^(1/a), a = alpha - 1, u = x - max.
 
     The base is 0, which keeps small p exact (u - tau is then a difference of neighbours), or 1
     for small a, where tau tends to log-sum-exp and nothing blows up. The sum to the power a is a
     norm of a vector that is affine in tau, so it is convex, and nearly linear: Newton steps on it
-    from the tau of a one-hot row climb to the root from the left, a handful of them.
+    from the tau of a one-hot row climb to the root from the left, a handful of them. Below 1 the
+    base is 1, p = (1 + |a|(tau - u))^(-1/|a|) is positive everywhere, and the sum to the power a is
+    concave and grows with tau: the steps climb as well.
     """
     u = x - finite_max(x, dim)
     if isinstance(alpha, Tensor):
-        # The floor keeps log1p(a w) / a finite at alpha = 1, where it is w to the last digit.
-        excess = torch.where(alpha >= 1, (alpha - 1.0).clamp(min=1e-30), torch.nan)
+        # Not 0, so that log1p(a w) / a is finite at alpha = 1, where it is w to the last digit.
+        excess = torch.where(alpha == 1, 1e-30, torch.where(alpha > 0, alpha - 1.0, torch.nan))
         a: Parameter = excess.to(x.dtype)
         small: bool | Tensor = a < 0.5
     else:

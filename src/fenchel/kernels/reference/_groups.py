@@ -17,7 +17,7 @@ from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
     """p, the group of each entry with mass (else -1), how its level moves with lam; last axis."""
-    scores, open_, lam = _prepare(x, lam)
+    scores, open_, lam, scale = _prepare(x, lam)
     linked = open_[..., 1:] & open_[..., :-1]
     joined = linked & (scores.diff(dim=-1) == 0) & (lam > 0)
     spent = torch.zeros_like(lam)
@@ -43,12 +43,12 @@ def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
         joined = joined | arrived
     group = _numbers(joined)
     slope = _pull(level, group, linked, joined)
-    return _finish(x, _means(scores, group) + lam * slope, group, slope, open_)
+    return _finish(x, _means(scores, group) + lam * slope, group, slope, open_, scale)
 
 
 def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
     """p, the group of each entry with mass (else -1), how its level moves with lam; last axis."""
-    scores, open_, lam = _prepare(x, lam)
+    scores, open_, lam, scale = _prepare(x, lam)
     ranked, order = torch.where(open_, scores, -math.inf).sort(dim=-1, descending=True, stable=True)
     count = open_.sum(-1, keepdim=True)
     rank = torch.arange(x.shape[-1], device=x.device)
@@ -62,7 +62,7 @@ def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
     level = _means(ranked, group) + lam * slope
     back = order.argsort(-1)
     level, slope, group = (values.gather(-1, back) for values in (level, slope, group))
-    return _finish(x, level, group, slope, open_)
+    return _finish(x, level, group, slope, open_, scale)
 
 
 def pooled(ranked: Tensor, penalty: Tensor, lam: Parameter, linked: Tensor) -> Tensor:
@@ -78,20 +78,28 @@ def pooled(ranked: Tensor, penalty: Tensor, lam: Parameter, linked: Tensor) -> T
     return _numbers(joined)
 
 
-def _prepare(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores below their maximum in float64, which are open, and lam as a column."""
+def _prepare(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores below their maximum in float64, which are open, lam as a column, and their scale.
+
+    Groups of scores near the largest double are found on a smaller scale, where no sum overflows.
+    """
     wide = widen(x)
     open_ = x > -math.inf
-    scores = torch.where(open_, wide - finite_max(wide, -1), 0.0)
+    top = finite_max(wide, -1)
     column = torch.as_tensor(lam, dtype=wide.dtype, device=x.device)
     column = (
         column.expand(*x.shape[:-1], 1)
         if column.dim()
         else column.reshape((1,) * x.dim()).expand(*x.shape[:-1], 1)
     )
+    column = torch.where(column == math.inf, torch.finfo(wide.dtype).max, column)
+    huge = (top.abs() >= 1e300) | (column >= 1e300)
+    scale = torch.where(huge, 2.0**-64, torch.ones_like(top))
+    scores = torch.where(open_, scale * wide - scale * top, 0.0)
+    column = scale * column
     # More than this fuses everything already, and would cost digits.
     most = (1 - scores.amin(-1, keepdim=True)) * x.shape[-1]
-    return scores, open_, torch.where(column > most, most, column)
+    return scores, open_, torch.where(column > most, most, column), scale
 
 
 def _least(times: Tensor, like: Tensor) -> Tensor:
@@ -122,9 +130,11 @@ def _pull(level: Tensor, group: Tensor, linked: Tensor, joined: Tensor) -> Tenso
 
 
 def _finish(
-    x: Tensor, level: Tensor, group: Tensor, slope: Tensor, open_: Tensor
+    x: Tensor, level: Tensor, group: Tensor, slope: Tensor, open_: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    p = entmax(torch.where(open_, level, -math.inf), 2.0, -1)
+    known_level = torch.where(open_, level, -math.inf)
+    highest = torch.where(scale == 1, 0.0, known_level.amax(-1, keepdim=True))
+    p = entmax((known_level - highest) / scale, 2.0, -1)
     bad = (x.isnan() | (x == math.inf)).any(-1, keepdim=True) | level.isnan().any(-1, keepdim=True)
     known = (p > 0) & ~bad
     group = torch.where(known, group, -1).to(torch.int32)

@@ -22,11 +22,11 @@ def _threshold(x: Tensor, p: Tensor, alpha: Parameter) -> Tensor:
     """The score above which an entry is in the support, from the largest one: it is the safest."""
     best, peak = widen(x.amax(-1)), widen(p.amax(-1))
     if not isinstance(alpha, Tensor):
-        if alpha == 1:
+        if alpha <= 1:  # no score is too low
             return torch.full_like(best, -math.inf)
         if alpha == math.inf:
             return best
         return best - ((alpha - 1) * peak.log()).exp() / (alpha - 1)
     a = alpha.squeeze(-1).to(best) - 1
     below = torch.where(a == math.inf, 0.0, (a * peak.log()).exp() / a)
-    return torch.where(a == 0, -math.inf, best - below)
+    return torch.where((a > -1) & (a <= 0), -math.inf, best - below)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "../simd.h"
@@ -43,11 +44,12 @@ class ProjectiveSums {
       StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
-    // Half-way between a word's best and worst head: the product of all stays near 1.
+    // Half-way between a word's best and worst head: the product of all stays near 1. Numbers of any
+    // range are relative to the best one: however far below the others are, its digits count.
     for (int64_t word = 1; word < tokens_; ++word) {
       double low = kInfinity, high = -kInfinity;
       range(of, words, word - 1, &low, &high);
-      const double shift = high < low ? 0 : low + (high - low) / 2;
+      const double shift = high < low ? 0 : (kWide ? high : low + (high - low) / 2);
       log_scale_ += shift;
       for (int64_t head = 0; head < tokens_; ++head) {
         if (!of.allowed(word - 1, head)) continue;
@@ -122,6 +124,7 @@ class ProjectiveSums {
 
  private:
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr bool kWide = !std::is_same_v<T, double> && !std::is_same_v<T, Dual>;
 
   static bool is_zero(double x) { return x == 0; }
   static bool is_zero(Dual x) { return x.value == 0; }

@@ -124,7 +124,7 @@ struct Number<Dual> {
 template <class T>
 struct Number<Scaled<T>> {
   static Scaled<T> exp(double x, double dx) {
-    if (x == -std::numeric_limits<double>::infinity()) return {T{}, kExponentOfZero};
+    if (x < -1e300) return {T{}, kExponentOfZero};  // an exponent would overflow
     const double e = std::floor(x * 1.4426950408889634);
     double rest = std::fma(-e, kLn2Low, std::fma(-e, kLn2High, x));
     if (!(rest > -1 && rest < 1)) rest = 0;  // |x| above 2^53: it has no digits after the point
