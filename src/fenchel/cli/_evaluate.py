@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from fenchel._compat import require
+from fenchel.cli._device import check_device
+from fenchel.cli._output import answer_json, literal, make_console
 from fenchel.cli._predict import search_options, with_notes
-from fenchel.cli._types import Flag, Runs
+from fenchel.cli._types import Beam, Budget, Flag, Length, Lines, Runs
 from fenchel.tasks import ensemble, open_runs
 from fenchel.tasks import evaluate as evaluate_task
 
@@ -32,13 +34,13 @@ def evaluate(
     /,
     *,
     run: Runs,
-    beam: int | None = None,
+    beam: Beam | None = None,
     exact: Flag = False,
-    budget: int = 10_000,
-    max_length: int | None = None,
+    budget: Budget = 10_000,
+    max_length: Length | None = None,
     language: str | None = None,
     format: Literal["table", "json"] = "table",
-    batch: int = 64,
+    batch: Lines = 64,
     device: str = "cpu",
 ) -> None:
     """Compare a model's answers with the gold ones of files.
@@ -58,6 +60,7 @@ def evaluate(
         batch: Lines that are answered together.
         device: Where to compute: cpu, cuda.
     """
+    check_device(device)
     runs = open_runs(run)
     opened = runs[0]
     options = search_options(opened, beam, 1, exact, budget, max_length, batch)
@@ -65,16 +68,15 @@ def evaluate(
     model = ensemble(runs, device)
     scores = evaluate_task(model, opened.task, with_notes(opened.task, examples), options)
     if format == "json":
-        print(json.dumps({"examples": len(examples), **scores}, ensure_ascii=False))
+        answer_json(json.dumps({"examples": len(examples), **scores}, ensure_ascii=False))
     else:
         _print_table(scores, len(examples), ", ".join(map(str, run)))
 
 
 def _print_table(scores: dict[str, float], count: int, title: str) -> None:
-    purpose = "a table"
-    console = require("rich.console", extra="train", purpose=purpose).Console()
-    table = require("rich.table", extra="train", purpose=purpose).Table(
-        title=f"{title}: {count:,} examples",
+    console = make_console(extra="train", purpose="a table")
+    table = require("rich.table", extra="train", purpose="a table").Table(
+        title=literal(f"{title}: {count:,} examples"),
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -86,5 +88,5 @@ def _print_table(scores: dict[str, float], count: int, title: str) -> None:
         base, _, group = key.partition("/")
         name = f"  {_NAMES.get(base, base)}, {group}" if group else _NAMES.get(base, base)
         text = f"{100 * value:.2f} %" if base in _SHARES else f"{value:.2f}"
-        table.add_row(name, text)
+        table.add_row(literal(name), text)
     console.print(table)

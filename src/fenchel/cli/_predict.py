@@ -6,10 +6,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
+from fenchel.cli._device import check_device
 from fenchel.cli._format import json_line, tsv_lines
-from fenchel.cli._types import Flag, Runs
+from fenchel.cli._output import answer, answer_json, note
+from fenchel.cli._types import Beam, Budget, Flag, Length, Lines, Nbest, Runs
 from fenchel.tasks import Example, Run, SearchOptions, Task, ensemble, open_runs
 from fenchel.tasks import predict as predictions
+from fenchel.tasks._files import STDIN
 
 NOTES = 5
 
@@ -19,22 +22,23 @@ def predict(
     /,
     *,
     run: Runs,
-    nbest: int = 1,
+    nbest: Nbest = 1,
     support: Flag = False,
-    beam: int | None = None,
+    beam: Beam | None = None,
     exact: Flag = False,
-    budget: int = 10_000,
-    max_length: int | None = None,
+    budget: Budget = 10_000,
+    max_length: Length | None = None,
     language: str | None = None,
     format: Literal["tsv", "json"] = "tsv",
-    batch: int = 64,
+    batch: Lines | None = None,
     device: str = "cpu",
 ) -> None:
     """Answer each line of a file or of standard input.
 
     The last columns of an answer are its probability and what the search has proved: exhaustive
-    (all answers with a probability above 0 were found), proved best, or by how much of
-    log-probability another one may be better.
+    (all answers with a probability above 0 were found), proved best, or an upper bound on how much
+    better (in log-probability) a missed answer could be. Columns show control characters and
+    backslashes as escapes, as \\x1b; JSON has every answer as it is.
 
     Args:
         file: The file; - is standard input.
@@ -47,15 +51,21 @@ def predict(
         max_length: The longest answer, in tokens; by default that of the run.
         language: Inflection: the language, in the place of what the file's name says.
         format: Columns, or a JSON object for each line.
-        batch: Lines that are answered together; 1 answers each as it comes.
+        batch: Lines that are answered together; 1 answers each as it comes. 64 unless named, and 1
+            at a terminal.
         device: Where to compute: cpu, cuda.
     """
+    check_device(device)
+    at_terminal = file == STDIN and sys.stdin is not None and sys.stdin.isatty()
+    batch = batch or (1 if at_terminal else 64)
     runs = open_runs(run)
     opened = runs[0]
     options = search_options(opened, beam, nbest, exact, budget, max_length, batch)
     options = replace(options, most=None if support else 1)
     examples = opened.task.read([file], gold=False, language=language)
     examples = with_notes(opened.task, examples)
+    if at_terminal:
+        note("waiting for lines from the terminal; Ctrl-D ends them.")
     first = next(examples, None)  # a wrong file shows before the model is loaded
     if first is None:
         return
@@ -63,9 +73,10 @@ def predict(
     found = predictions(model, opened.task, chain([first], examples), options)
     for number, (example, result) in enumerate(found, 1):
         if format == "json":
-            print(json_line(opened.task, example, result, support))
+            answer_json(json_line(opened.task, example, result, support))
         else:
-            print(*tsv_lines(opened.task, example, result, support), sep="\n")
+            for line in tsv_lines(opened.task, example, result, support):
+                answer(line)
         if number % batch == 0:
             sys.stdout.flush()  # whoever reads gets answers as they are found
 
@@ -103,8 +114,5 @@ def with_notes(task: Task, examples: Iterable[Example]) -> Iterator[Example]:
             notes += 1
             names = ", ".join(sorted(map(repr, new)))
             last = "; no more notes of this kind" if notes == NOTES else ""
-            print(
-                f"note: {example.place}: training never saw {names}; read as unknown{last}.",
-                file=sys.stderr,
-            )
+            note(f"{example.place}: training never saw {names}; read as unknown{last}.")
         yield example

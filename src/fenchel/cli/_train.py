@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from fenchel.cli._main import INTERRUPTED
+from fenchel._before_torch import INTERRUPTED
+from fenchel._checks import FenchelError
+from fenchel.cli._output import note
 from fenchel.cli._types import Files, Flag, Kind, Settings
 from fenchel.tasks import DataConfig, train_run
+from fenchel.tasks._files import STDIN
 from fenchel.tasks._train import prepare_run
 from fenchel.training.distributed import join
 
@@ -104,22 +106,24 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> int:
+    for flag, files in (("--train", data.train), ("--dev", data.dev)):
+        if STDIN in files:
+            raise FenchelError(
+                f"{flag}: expected files, which are read more than once, but got - for standard "
+                "input; save it to a file first."
+            )
     with join() as ranks:
         run, resume = prepare_run(
             directory, task, data, ranks, model=model, settings=settings, resume=resume
         )
-        result = train_run(run, resume=resume, note=_note, show_progress=not quiet)
+        result = train_run(run, resume=resume, note=note, show_progress=not quiet)
     interrupted = result.reason == "interrupted"
     if interrupted and ranks.leads:
-        _note(f"interrupted at step {result.step}; add `--resume` to the command to go on.")
+        note(f"interrupted at step {result.step}; add `--resume` to the command to go on.")
     elif not quiet and ranks.leads:
         best = "none" if result.best is None else f"{result.best:.4f}"
-        _note(
+        note(
             f"{directory}: done after {result.epoch} epochs ({result.reason}), "
             f"best {run.config.train.metric} {best} at step {result.best_step}."
         )
     return INTERRUPTED if interrupted else 0
-
-
-def _note(sentence: str) -> None:
-    print(f"note: {sentence}", file=sys.stderr)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,6 +13,16 @@ from fenchel._checks import FenchelError
 from fenchel.decoding import Ensemble, SearchResult, beam_search, exact_search
 from fenchel.models import Batch, Seq2Seq
 from fenchel.tasks._task import Example, Task
+from fenchel.training import TrainingError
+
+# What is more than anybody can mean, and would not fit into memory or the native code's integers.
+LIMITS = {
+    "beam": 1_000_000,
+    "nbest": 1_000_000,
+    "budget": 1_000_000_000,
+    "max_length": 1_000_000,
+    "batch": 1_000_000,
+}
 
 
 @dataclass(frozen=True)
@@ -39,18 +50,22 @@ class SearchOptions:
     most: int | None = 32
 
     def __post_init__(self) -> None:
-        for name in ("beam", "nbest", "budget", "max_length", "batch"):
-            if getattr(self, name) < 1:
+        for name, limit in LIMITS.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
                 raise FenchelError(
-                    f"--{name.replace('_', '-')}: expected at least 1, but got "
-                    f"{getattr(self, name)}."
+                    f"--{name.replace('_', '-')}: expected a whole number from 1 to {limit:,}, but "
+                    f"got {value!r}."
                 )
 
 
 def predict(
     model: Seq2Seq | Ensemble, task: Task, examples: Iterable[Example], options: SearchOptions
 ) -> Iterator[tuple[Example, SearchResult]]:
-    """Each example with what the search found, in order; examples are read as they are needed."""
+    """Each example with what the search found, in order; examples are read as they are needed.
+
+    If an example cannot be read, those before it are answered first; then comes the error.
+    """
     search: Callable[..., list[SearchResult]] = (
         partial(exact_search, budget=options.budget)
         if options.exact
@@ -58,18 +73,44 @@ def predict(
     )
     iterator = iter(examples)
     device = next(model.parameters()).device
-    while chunk := list(islice(iterator, options.batch)):
+    problem: list[FenchelError] = []
+    while chunk := list(_until_error(islice(iterator, options.batch), problem)):
         batch = Batch.collate([(task.encode_source(example), ()) for example in chunk]).to(device)
-        results = search(
-            model,
-            batch.source,
-            batch.source_lengths,
-            nbest=options.nbest,
-            max_length=options.max_length,
-            length_penalty=options.length_penalty,
-            most=options.most,
-        )
+        with _diverged(FenchelError):
+            results = search(
+                model,
+                batch.source,
+                batch.source_lengths,
+                nbest=options.nbest,
+                max_length=options.max_length,
+                length_penalty=options.length_penalty,
+                most=options.most,
+            )
         yield from zip(chunk, results, strict=True)
+        if problem:
+            break
+    if problem:
+        raise problem[0]
+
+
+@contextmanager
+def _diverged(kind: type[Exception]) -> Iterator[None]:
+    """Say what it means that a search refuses a model: its arguments were checked before."""
+    try:
+        yield
+    except FenchelError as error:
+        raise kind(
+            "expected a model whose probabilities are finite and sum to 1, but its weights have "
+            "diverged; train it again with a smaller train.learning_rate."
+        ) from error
+
+
+def _until_error(examples: Iterator[Example], problem: list[FenchelError]) -> Iterator[Example]:
+    """The examples up to the first that cannot be read, whose error is kept for later."""
+    try:
+        yield from examples
+    except FenchelError as error:
+        problem.append(error)
 
 
 def answer(
@@ -81,7 +122,7 @@ def answer(
     for start in range(0, len(examples), 256):
         pairs = [(task.encode_source(example), ()) for example in examples[start : start + 256]]
         batch = Batch.collate(pairs).to(device)
-        with torch.no_grad():
+        with torch.no_grad(), _diverged(TrainingError):
             found = beam_search(
                 model,
                 batch.source,
