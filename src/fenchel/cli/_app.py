@@ -18,7 +18,7 @@ def make_app() -> Any:
         name="fenchel",
         help="Sparse sequence-to-sequence models that list all answers they hold possible.",
         version=fenchel.__version__,
-        default_parameter=Parameter(negative=()),
+        default_parameter=Parameter(negative=(), json_list=False, json_dict=False),
         console=make_console(extra="train", purpose="help"),
     )
     train = App(name="train", help="Train a model on files and keep it in a run directory.")

@@ -15,8 +15,8 @@ from fenchel.cli._demo_report import (
     show_unsure,
     show_worth,
 )
-from fenchel.cli._output import make_console
-from fenchel.cli._types import Count, Minutes
+from fenchel.cli._output import make_console, note
+from fenchel.cli._types import Count, Minutes, check_run_name
 from fenchel.decoding import SearchResult
 from fenchel.tasks import (
     DataConfig,
@@ -81,6 +81,7 @@ def demo(
         minutes: The time for each training.
         lemmas: Lemmas to train on, in each language.
     """
+    check_run_name("--out", out)
     console = make_console(extra="demo", purpose="the demo")
     files = DemoFiles(out)
     names = [f"data/{language}-{part}" for language in _LANGUAGES for part in _PARTS]
@@ -90,7 +91,7 @@ def demo(
     console.print(
         "\nA model reads a lemma and tags, and writes the form: draw V;V.PTCP;PST → drawn. With "
         "entmax, most characters have probability exactly 0 at each step. So search can list "
-        "[i]all[/] forms that the model holds possible, and prove that it missed none."
+        "[i]all[/] forms that the model considers possible, and prove that it missed none."
     )
     data = _write_data(console, files, lemmas)
     trials: dict[str, Trial] = {}
@@ -151,7 +152,7 @@ def _trial(
             )
         train = replace(run.config.train, max_steps=affordable)
         run = replace(run, config=replace(run.config, train=train))
-    result = train_run(run)
+    result = train_run(run, note=note)
     console.print(
         f"          {result.step} updates in {result.seconds:.0f} s, "
         f"{result.tokens_per_second:,.0f} characters/s"

@@ -26,10 +26,17 @@ class DemoFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._path = directory / _LIST
-        self._made = self._read()
+        self._made: dict[str, list[str]] = {}
 
     def check(self, *, files: Iterable[str], runs: Iterable[str]) -> None:
-        """Refuse to begin where something stands in the way that no demo made."""
+        """Make the directory; refuse to begin where something is in the way that no demo made."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FenchelError(
+                f"{self.directory}: expected a directory that can be written ({error.strerror})."
+            ) from None
+        self._made = self._read()
         for name in files:
             self._check_file(name)
         for name in runs:
@@ -94,7 +101,6 @@ class DemoFiles:
 
     def _note(self, name: str, words: list[str]) -> None:
         self._made[name] = words
-        self.directory.mkdir(parents=True, exist_ok=True)
         _write(self._path, (json.dumps(self._made, indent=1) + "\n").encode())
 
     def _refuse(self, path: Path) -> None:

@@ -9,7 +9,7 @@ from fenchel._compat import require
 from fenchel.cli._device import check_device
 from fenchel.cli._output import answer_json, literal, make_console
 from fenchel.cli._predict import search_options, with_notes
-from fenchel.cli._types import Beam, Budget, Flag, Length, Lines, Runs
+from fenchel.cli._types import Beam, Budget, Flag, Language, Length, Lines, Runs, check_run_name
 from fenchel.tasks import ensemble, open_runs
 from fenchel.tasks import evaluate as evaluate_task
 
@@ -36,9 +36,9 @@ def evaluate(
     run: Runs,
     beam: Beam | None = None,
     exact: Flag = False,
-    budget: Budget = 10_000,
+    budget: Budget | None = None,
     max_length: Length | None = None,
-    language: str | None = None,
+    language: Language | None = None,
     format: Literal["table", "json"] = "table",
     batch: Lines = 64,
     device: str = "cpu",
@@ -50,17 +50,19 @@ def evaluate(
 
     Args:
         files: Files with answers, as for training.
-        run: Directory of the trained model; given several times, the average of models.
-        beam: Prefixes of an answer that live at a time; by default that of the run.
-        exact: Search until the answer is proved the best one, in the place of a beam.
-        budget: With --exact: the prefixes to try at most, for each line.
-        max_length: The longest answer, in tokens; by default that of the run.
-        language: Inflection: the language, in the place of what the file's name says.
+        run: Directory of the trained model; given several times, the average of the models.
+        beam: Beam width (default: the run's).
+        exact: Search until the answer is proved best, instead of with a beam.
+        budget: With --exact: how many prefixes to try at most, per line (default: 10000).
+        max_length: The longest answer, in tokens (default: the run's).
+        language: Inflection: the language, instead of what the file's name says.
         format: A table, or one JSON object.
         batch: Lines that are answered together.
         device: Where to compute: cpu, cuda.
     """
     check_device(device)
+    for directory in run:
+        check_run_name("--run", directory)
     runs = open_runs(run)
     opened = runs[0]
     options = search_options(opened, beam, 1, exact, budget, max_length, batch)

@@ -6,10 +6,21 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
+from fenchel._checks import FenchelError
 from fenchel.cli._device import check_device
 from fenchel.cli._format import json_line, tsv_lines
 from fenchel.cli._output import answer, answer_json, note
-from fenchel.cli._types import Beam, Budget, Flag, Length, Lines, Nbest, Runs
+from fenchel.cli._types import (
+    Beam,
+    Budget,
+    Flag,
+    Language,
+    Length,
+    Lines,
+    Nbest,
+    Runs,
+    check_run_name,
+)
 from fenchel.tasks import Example, Run, SearchOptions, Task, ensemble, open_runs
 from fenchel.tasks import predict as predictions
 from fenchel.tasks._files import STDIN
@@ -26,9 +37,9 @@ def predict(
     support: Flag = False,
     beam: Beam | None = None,
     exact: Flag = False,
-    budget: Budget = 10_000,
+    budget: Budget | None = None,
     max_length: Length | None = None,
-    language: str | None = None,
+    language: Language | None = None,
     format: Literal["tsv", "json"] = "tsv",
     batch: Lines | None = None,
     device: str = "cpu",
@@ -42,22 +53,24 @@ def predict(
 
     Args:
         file: The file; - is standard input.
-        run: Directory of the trained model; given several times, the average of models.
+        run: Directory of the trained model; given several times, the average of the models.
         nbest: How many answers to give, at most.
         support: Give every token that had a probability above 0, at each step.
-        beam: Prefixes of an answer that live at a time; by default that of the run.
-        exact: Search until the answers are proved the best ones, in the place of a beam.
-        budget: With --exact: the prefixes to try at most, for each line.
-        max_length: The longest answer, in tokens; by default that of the run.
-        language: Inflection: the language, in the place of what the file's name says.
+        beam: Beam width (default: the run's).
+        exact: Search until the answers are proved best, instead of with a beam.
+        budget: With --exact: how many prefixes to try at most, per line (default: 10000).
+        max_length: The longest answer, in tokens (default: the run's).
+        language: Inflection: the language, instead of what the file's name says.
         format: Columns, or a JSON object for each line.
-        batch: Lines that are answered together; 1 answers each as it comes. 64 unless named, and 1
-            at a terminal.
+        batch: Lines that are answered together; 1 answers each as it comes (default: 64, at a
+            terminal 1).
         device: Where to compute: cpu, cuda.
     """
     check_device(device)
     at_terminal = file == STDIN and sys.stdin is not None and sys.stdin.isatty()
     batch = batch or (1 if at_terminal else 64)
+    for directory in run:
+        check_run_name("--run", directory)
     runs = open_runs(run)
     opened = runs[0]
     options = search_options(opened, beam, nbest, exact, budget, max_length, batch)
@@ -86,17 +99,21 @@ def search_options(
     beam: int | None,
     nbest: int,
     exact: bool,
-    budget: int,
+    budget: int | None,
     max_length: int | None,
     batch: int,
 ) -> SearchOptions:
     """What the command says, and the run's own settings where it says nothing."""
+    if exact and beam is not None:
+        raise FenchelError("--beam: expected without --exact, which searches without a beam.")
+    if budget is not None and not exact:
+        raise FenchelError("--budget: expected with --exact only; a beam has none.")
     search = run.config.search
     return SearchOptions(
         beam=search.beam if beam is None else beam,
         nbest=nbest,
         exact=exact,
-        budget=budget,
+        budget=10_000 if budget is None else budget,
         max_length=search.max_length if max_length is None else max_length,
         length_penalty=search.length_penalty,
         batch=batch,

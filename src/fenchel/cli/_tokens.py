@@ -22,7 +22,7 @@ def hide_dashes(tokens: list[str]) -> list[str]:
 def restore_dashes(value: Any) -> Any:
     """What the parser has made of the words, or says of them, with ``-`` again."""
     if isinstance(value, str):
-        return value.replace(_DASH, "-")
+        return value.replace(_DASH, "-").replace(repr(_DASH)[1:-1], "-")
     if isinstance(value, Path):
         return type(value)(str(value).replace(_DASH, "-"))
     if isinstance(value, list | tuple):

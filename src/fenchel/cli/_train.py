@@ -5,7 +5,7 @@ from pathlib import Path
 from fenchel._before_torch import INTERRUPTED
 from fenchel._checks import FenchelError
 from fenchel.cli._output import note
-from fenchel.cli._types import Files, Flag, Kind, Settings
+from fenchel.cli._types import Files, Flag, Kind, Language, Settings, check_run_name
 from fenchel.tasks import DataConfig, train_run
 from fenchel.tasks._files import STDIN
 from fenchel.tasks._train import prepare_run
@@ -17,7 +17,7 @@ def inflection(
     run: Path,
     train: Files = None,
     dev: Files = None,
-    language: str | None = None,
+    language: Language | None = None,
     model: Kind | None = None,
     settings: Settings = None,
     resume: Flag = False,
@@ -32,11 +32,11 @@ def inflection(
         run: Directory to write; new or empty, unless --resume.
         train: Files to train on.
         dev: Files to validate on.
-        language: The language of all files, in the place of what their names say.
+        language: The language of all files, instead of what their names say.
         model: The kind of model; lstm unless named.
         settings: Settings as key=value, for example model.hidden=200 train.max_epochs=20;
             config.yaml in a run directory lists all of them.
-        resume: Go on with the run; files need not be named again.
+        resume: Continue the run; files need not be named again.
         quiet: Show no progress.
     """
     data = DataConfig(tuple(train or ()), tuple(dev or ()), language)
@@ -65,7 +65,7 @@ def translation(
         model: The kind of model; lstm unless named.
         settings: Settings as key=value, for example task.vocabulary=4000 task.joint=false;
             config.yaml in a run directory lists all of them.
-        resume: Go on with the run; files need not be named again.
+        resume: Continue the run; files need not be named again.
         quiet: Show no progress.
     """
     data = DataConfig(tuple(train or ()), tuple(dev or ()))
@@ -90,7 +90,7 @@ def summarization(
         dev: One file or two to validate on.
         model: The kind of model; lstm unless named.
         settings: Settings as key=value; config.yaml in a run directory lists all of them.
-        resume: Go on with the run; files need not be named again.
+        resume: Continue the run; files need not be named again.
         quiet: Show no progress.
     """
     data = DataConfig(tuple(train or ()), tuple(dev or ()))
@@ -106,6 +106,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> int:
+    check_run_name("--run", directory)
     for flag, files in (("--train", data.train), ("--dev", data.dev)):
         if STDIN in files:
             raise FenchelError(

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from fenchel._checks import FenchelError
 from fenchel.cli._shown import cut
+from fenchel.tasks._files import is_text
 from fenchel.tasks._predict import LIMITS
 
 
@@ -54,6 +56,22 @@ def _positive(_: Any, tokens: Sequence[Any]) -> float:
     )
 
 
+def _name(_: Any, tokens: Sequence[Any]) -> str:
+    token = tokens[0]
+    if not token.value.strip():
+        raise WrongOption(f"{token.keyword}: expected a name, but got {token.value!r}.")
+    return str(token.value)
+
+
+def check_run_name(flag: str, path: Path) -> None:
+    """Refuse the name of a run that is not UTF-8, which the library of its weights cannot open."""
+    if not is_text(str(path)):
+        raise FenchelError(
+            f"{flag}: expected a directory whose name is UTF-8, but got {path}; rename it, or "
+            "choose another."
+        )
+
+
 _LONGEST = 1e5  # minutes
 
 Flag = Annotated[bool, Parameter(show_default=False)]
@@ -67,4 +85,5 @@ Budget = Annotated[int, Parameter(converter=_whole(1, LIMITS["budget"]))]
 Length = Annotated[int, Parameter(converter=_whole(1, LIMITS["max_length"]))]
 Lines = Annotated[int, Parameter(converter=_whole(1, LIMITS["batch"]))]
 Count = Annotated[int, Parameter(converter=_whole(1, 1_000_000))]
+Language = Annotated[str, Parameter(converter=_name)]
 Minutes = Annotated[float, Parameter(converter=_positive)]
