@@ -12,11 +12,11 @@ _NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def shown(text: str) -> str:
-    r"""Text with its control characters as escapes: ``\x1b``, ``\n``, ``\u202e``.
+    r"""Text with its control characters as escapes: ``\x1b``, ``\n``, ``\u0085``, ``\u202e``.
 
     That is all of C0 and C1, line and paragraph separators, characters that turn the direction of
     writing or are invisible, and what is not Unicode: a byte of a name that is not UTF-8 becomes
-    ``\xff``. Applied twice it does no more than once.
+    ``\xff``, which no character does. Applied twice it does no more than once.
     """
     if text.isprintable():  # most is
         return text
@@ -52,11 +52,11 @@ def _is_unsafe(character: str) -> bool:
 
 def _escape(character: str) -> str:
     number = ord(character)
-    if 0xDC80 <= number <= 0xDCFF:  # how Python keeps a byte that it could not decode
-        number -= 0xDC00
     if character in _NAMES:
         return _NAMES[character]
-    if number < 0x100:
+    if 0xDC80 <= number <= 0xDCFF:  # how Python keeps a byte that it could not decode
+        return f"\\x{number - 0xDC00:02x}"
+    if number < 0x80:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
