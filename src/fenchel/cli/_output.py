@@ -120,7 +120,8 @@ class _Stream:
     def settle(self) -> None:
         """Write what is left, or drop it: Python flushes once more when it ends, and complains."""
         try:
-            self.flush()
+            if self._stream is not None:
+                self._stream.flush()
         except (OSError, ValueError):
             with suppress(OSError, ValueError):  # a stream of a test may have no descriptor
                 null = os.open(os.devnull, os.O_WRONLY)

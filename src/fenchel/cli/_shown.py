@@ -47,6 +47,8 @@ def _is_unsafe(character: str) -> bool:
     category = unicodedata.category(character)
     if category == "Cf":
         return ord(character) not in _NEEDED
+    if category == "Cn":
+        return 0xE0000 <= ord(character) < 0xE1000  # kept for more invisible ones
     return category in ("Cc", "Cs", "Zl", "Zp")
 
 
