@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from fenchel import FenchelError
@@ -115,8 +117,19 @@ def test_brackets_in_a_name_are_no_json(trained, tmp_path, fenchel):
     assert done.err == 'fenchel: ["a"]: expected a text file, but there is no such file.\n'
 
 
-def test_training_does_not_read_standard_input(tmp_path, fenchel, trained):
-    for files in (["--train", "-", "--dev", trained[1]], ["--train", trained[1], "--dev", "-"]):
-        done = fenchel("train", "inflection", "--run", tmp_path / "run", *files)
-        assert done.code == 2 and ": expected files, which are read more than once" in done.err
-        assert not (tmp_path / "run").exists()
+def test_training_reads_files_that_can_be_read_again(tmp_path, fenchel, trained):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for name, what in (("-", "standard input"), (pipe, "none"), ("/dev/null", "none")):
+        for files in (
+            ["--train", name, "--dev", trained[1]],
+            ["--train", trained[1], "--dev", name],
+        ):
+            done = fenchel("train", "inflection", "--run", tmp_path / "run", *files)
+            flag = "--train" if files[1] == name else "--dev"
+            assert (done.code, done.err) == (
+                2,
+                f"fenchel: {flag}: expected files, which are read more than once, but got {name}, "
+                f"which is {what}; save it to a file first.\n",
+            )
+            assert not (tmp_path / "run").exists()

@@ -103,4 +103,6 @@ def test_an_empty_line_is_answered():
 def test_options_are_checked():
     with pytest.raises(FenchelError) as error:
         SearchOptions(max_length=0)
-    assert str(error.value) == "--max-length: expected at least 1, but got 0."
+    assert str(error.value) == (
+        "--max-length: expected a whole number from 1 to 1,000,000, but got 0."
+    )

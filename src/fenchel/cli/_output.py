@@ -117,6 +117,11 @@ class _Stream:
     def fileno(self) -> int:
         return self._inner().fileno()
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "_stream" or self._stream is None:
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
     def settle(self) -> None:
         """Write what is left, or drop it: Python flushes once more when it ends, and complains."""
         try:

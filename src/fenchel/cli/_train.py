@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from fenchel._before_torch import INTERRUPTED
@@ -108,11 +109,8 @@ def _train(
 ) -> int:
     check_run_name("--run", directory)
     for flag, files in (("--train", data.train), ("--dev", data.dev)):
-        if STDIN in files:
-            raise FenchelError(
-                f"{flag}: expected files, which are read more than once, but got - for standard "
-                "input; save it to a file first."
-            )
+        for name in files:
+            _check_repeatable(flag, name)
     with join() as ranks:
         run, resume = prepare_run(
             directory, task, data, ranks, model=model, settings=settings, resume=resume
@@ -128,3 +126,13 @@ def _train(
             f"best {run.config.train.metric} {best} at step {result.best_step}."
         )
     return INTERRUPTED if interrupted else 0
+
+
+def _check_repeatable(flag: str, name: str) -> None:
+    """Refuse what can be read only once, as a pipe: training reads its files again."""
+    special = os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name)
+    if name == STDIN or special:
+        raise FenchelError(
+            f"{flag}: expected files, which are read more than once, but got {name}, which is "
+            f"{'standard input' if name == STDIN else 'none'}; save it to a file first."
+        )
