@@ -45,12 +45,12 @@ def show_scores(console: Any, trials: Mapping[str, Measured]) -> None:
         ("right forms, English", "accuracy/english", "{:.1%}"),
         ("right forms, Russian", "accuracy/russian", "{:.1%}"),
         ("right forms, mean of both", "accuracy", "{:.1%}"),
-        ("wrong characters a form", "edit_distance", "{:.2f}"),
+        ("wrong characters per form", "edit_distance", "{:.2f}"),
         None,
         ("outputs proved best", "certified", "{:.1%}"),
         ("outputs with all alternatives listed", "exhaustive", "{:.1%}"),
         ("outputs that are one certified string", "single", "{:.1%}"),
-        ("characters with p > 0, a step", "support", "{:.2f}"),
+        ("characters with p > 0, per step", "support", "{:.2f}"),
         None,
     ]
     for row in rows:
@@ -63,7 +63,7 @@ def show_scores(console: Any, trials: Mapping[str, Measured]) -> None:
         table.add_row(label, *cells, style=bold)
     speeds = [f"{trial.tokens_per_second:,.0f}" for trial in trials.values()]
     table.add_row("updates in training", *(f"{trial.steps:,}" for trial in trials.values()))
-    table.add_row("characters a second, in training", *speeds)
+    table.add_row("characters per second, in training", *speeds)
     console.print()
     console.print(table)
 
@@ -79,10 +79,13 @@ def show_worth(console: Any, trials: Sequence[Measured], wanted: int) -> None:
     if best < ENOUGH_RIGHT:
         reasons.append(f"the better model has {best:.1%} of the forms right")
     if reasons:
+        late = steps < wanted
+        more = "--minutes 10" if late else f"--steps {max(800, 2 * wanted)}"
         console.print(
             f"[b]This comparison means nothing:[/] {' and '.join(reasons)}, so that the models "
-            "have hardly learned yet. Give them more time, for example by `fenchel demo --minutes "
-            "10`, or try again when the machine is less busy.\n"
+            f"have hardly learned yet. Give them more {'time' if late else 'updates'}, for example "
+            f"by `fenchel demo {more}`"
+            + (", or try again when the machine is less busy.\n" if late else ".\n")
         )
 
 
