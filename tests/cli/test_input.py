@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import random
 import sys
 
 import pytest
 
 from fenchel.cli import _output
 from fenchel.tasks import _files
-from tests.cli.cases import train
+from tests.cli.cases import is_harmless, train
 
 
 class Terminal(io.TextIOWrapper):
@@ -126,6 +127,44 @@ def test_what_is_no_file(trained, fenchel, name):
     done = fenchel("predict", "--run", trained[0], name)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1 and "fault of fenchel" not in done.err
+
+
+def test_random_input_is_answered_or_refused(trained, tmp_path, fenchel):
+    """Whatever comes in: a line of five columns for each answer, one sentence, no traceback."""
+    choice = random.Random(0)
+    pieces = [
+        "walk",
+        "bait",
+        "\t",
+        "\t",
+        "\n",
+        "\n",
+        "V;PST",
+        "V",
+        ";",
+        " ",
+        "\x1b[31m",
+        "\r",
+        "\x85",
+    ]
+    pieces += ["\u2028", "\u202e", "\x0b", "\x1c", "\\", "\ufeff", "é", "e\u0301", "𝒳", "{", "|"]
+    pieces += ["\0", "\udcff"]
+    answered = refused = 0
+    for number in range(150):
+        count = choice.choice((3, 10, 40))
+        some = pieces if number % 3 else pieces[:-2]
+        text = "".join(choice.choices(some, k=count))
+        text = "walk\tV;PST\n" * choice.choice((0, 2)) + text
+        path = tmp_path / f"words{number}"
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        done = fenchel("predict", "--run", trained[0], path, "--batch", choice.choice((1, 64)))
+        lines = done.out.split("\n")[:-1]
+        assert done.code in (0, 2) and is_harmless(done.out) and is_harmless(done.err)
+        assert lines == done.out.splitlines() and all(len(x.split("\t")) == 5 for x in lines)
+        complaints = [x for x in done.err.splitlines() if not x.startswith("note: ")]
+        assert len(complaints) == (done.code == 2) and "fault of fenchel" not in done.err
+        answered, refused = answered + len(lines), refused + len(complaints)
+    assert answered > 100 and refused > 50
 
 
 def test_closed_standard_input(trained, fenchel, monkeypatch):

@@ -13,20 +13,10 @@ import pytest
 
 import fenchel.cli
 from fenchel.cli._shown import column, json_text, shown
-from tests.cli.cases import train
+from tests.cli.cases import is_harmless, train
 
 EVERY = [chr(number) for number in range(0x110000)]
 EVIL = "\x1b[31m\r\0\x07\x7f\x85\x9b\u2028\u2029\u202e\u2066\ufeff\U000e0041\udcff"
-
-
-BAD = set(range(0x20)) - {9, 10} | {0x7F} | set(range(0x80, 0xA0)) | set(range(0xD800, 0xE000))
-BAD |= {0x2028, 0x2029, 0x200E, 0x200F, 0x61C, 0xFEFF}
-BAD |= set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A)) | set(range(0xE0000, 0xE0080))
-
-
-def is_harmless(text: str) -> bool:
-    """Whether a text has nothing that moves a cursor, ends a line, or turns the direction."""
-    return BAD.isdisjoint(map(ord, text))
 
 
 def test_every_character():
