@@ -43,6 +43,8 @@ def test_a_terminal_is_told_that_it_is_waited_for(trained, fenchel, monkeypatch)
     assert len(done.out.splitlines()) == 2 and len(flushed) >= 2  # an answer to each line at once
     give(monkeypatch, b"walk\tV;PST\n")
     assert fenchel("predict", "--run", trained[0]).err == ""
+    give(monkeypatch, trained[1].read_bytes(), Terminal)
+    assert fenchel("evaluate", "--run", trained[0], "-").err == done.err
 
 
 @pytest.mark.parametrize("batch", [1, 2, 64])

@@ -7,8 +7,8 @@ from cyclopts import Parameter
 
 from fenchel._compat import require
 from fenchel.cli._device import check_device
-from fenchel.cli._output import answer_json, literal, make_console
-from fenchel.cli._predict import search_options, with_notes
+from fenchel.cli._output import answer_json, literal, make_console, note
+from fenchel.cli._predict import WAITING, search_options, waits_for_terminal, with_notes
 from fenchel.cli._types import Beam, Budget, Flag, Language, Length, Lines, Runs, check_run_name
 from fenchel.tasks import ensemble, open_runs
 from fenchel.tasks import evaluate as evaluate_task
@@ -49,7 +49,7 @@ def evaluate(
     a probability above 0.
 
     Args:
-        files: Files with answers, as for training.
+        files: Files with answers, as for training; - is standard input.
         run: Directory of the trained model; given several times, the average of the models.
         beam: Beam width (default: the run's).
         exact: Search until the answer is proved best, instead of with a beam.
@@ -66,6 +66,8 @@ def evaluate(
     runs = open_runs(run)
     opened = runs[0]
     options = search_options(opened, beam, 1, exact, budget, max_length, batch)
+    if waits_for_terminal(files):
+        note(WAITING)
     examples = list(opened.task.read(files, language=language))
     model = ensemble(runs, device)
     scores = evaluate_task(model, opened.task, with_notes(opened.task, examples), options)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
@@ -26,6 +26,7 @@ from fenchel.tasks import predict as predictions
 from fenchel.tasks._files import STDIN
 
 NOTES = 5
+WAITING = "waiting for lines from the terminal; Ctrl-D ends them."
 
 
 def predict(
@@ -67,7 +68,7 @@ def predict(
         device: Where to compute: cpu, cuda.
     """
     check_device(device)
-    at_terminal = file == STDIN and sys.stdin is not None and sys.stdin.isatty()
+    at_terminal = waits_for_terminal([file])
     batch = batch or (1 if at_terminal else 64)
     for directory in run:
         check_run_name("--run", directory)
@@ -78,7 +79,7 @@ def predict(
     examples = opened.task.read([file], gold=False, language=language)
     examples = with_notes(opened.task, examples)
     if at_terminal:
-        note("waiting for lines from the terminal; Ctrl-D ends them.")
+        note(WAITING)
     first = next(examples, None)  # a wrong file shows before the model is loaded
     if first is None:
         return
@@ -92,6 +93,11 @@ def predict(
                 answer(line)
         if number % batch == 0:
             sys.stdout.flush()  # whoever reads gets answers as they are found
+
+
+def waits_for_terminal(files: Sequence[str]) -> bool:
+    """Whether somebody has to type the lines, and should be told."""
+    return STDIN in files and sys.stdin is not None and sys.stdin.isatty()
 
 
 def search_options(
