@@ -107,11 +107,12 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> int:
-    check_run_name("--run", directory)
-    for flag, files in (("--train", data.train), ("--dev", data.dev)):
-        for name in files:
-            _check_repeatable(flag, name)
     with join() as ranks:
+        with ranks.together():
+            check_run_name("--run", directory)
+            for flag, files in (("--train", data.train), ("--dev", data.dev)):
+                for name in files:
+                    _check_repeatable(flag, name)
         run, resume = prepare_run(
             directory, task, data, ranks, model=model, settings=settings, resume=resume
         )
