@@ -106,11 +106,11 @@ class Measured:
         ([Measured(0.6, 418), Measured(0.0, 418)], None),
         (
             [Measured(0.6, 120), Measured(0.4, 120)],
-            "only 120 of 800 updates fitted into the time, so that",
+            "only 120 of 800 updates fitted into the time. It shows",
         ),
         (
             [Measured(0.088, 418), Measured(0.0, 418)],
-            "the better model has 8.8% of the forms right, so that",
+            "the better model has 8.8% of the forms right. It shows",
         ),
         (
             [Measured(0.0, 9), Measured(0.0, 9)],
