@@ -82,8 +82,8 @@ def show_worth(console: Any, trials: Sequence[Measured], wanted: int) -> None:
         late = steps < wanted
         more = "--minutes 10" if late else f"--steps {max(800, 2 * wanted)}"
         console.print(
-            f"[b]This comparison means nothing:[/] {' and '.join(reasons)}. It shows how the models "
-            "begin to learn, not which one is better in the end. Give them more "
+            f"[b]This comparison means nothing:[/] {' and '.join(reasons)}. It shows how the "
+            "models begin to learn, not which one is better in the end. Give them more "
             f"{'time' if late else 'updates'}, for example by `fenchel demo {more}`"
             + (", or try again when the machine is less busy.\n" if late else ".\n")
         )
