@@ -5,9 +5,9 @@ The same as ``fenchel demo``; `--help` lists its options.
 
 from __future__ import annotations
 
+import runpy
 import sys
 
-from fenchel.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main(["demo", *sys.argv[1:]]))
+    sys.argv[:1] = ["fenchel", "demo"]  # before the import: the command line prepares for torch
+    runpy.run_module("fenchel", run_name="__main__")

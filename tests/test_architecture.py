@@ -10,6 +10,7 @@ from pathlib import Path
 import fenchel
 
 LEVEL = {
+    "_before_torch": 0,
     "_checks": 0,
     "_expansion": 0,
     "_compat": 0,

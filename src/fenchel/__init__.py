@@ -3,6 +3,7 @@
 Import it as ``import fenchel as fy``.
 """
 
+import fenchel._before_torch  # noqa: F401 (first: what it does must come before torch)
 from fenchel import metrics, nn
 from fenchel._checks import FenchelError
 from fenchel.attention import entmax_attention, sparse_entmax_attention

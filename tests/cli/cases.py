@@ -34,3 +34,14 @@ def train(run: Path, data: Path, *extra: str, epochs: int = 30) -> int:
     settings = [*TINY, f"train.max_epochs={epochs}", *extra]
     words = ["train", "inflection", "--run", str(run), "--quiet", "--train", str(data)]
     return main([*words, "--dev", str(data), "--set", *settings])
+
+
+# Controls but for tab and line end, what ends a line or turns the direction, what is invisible.
+BAD = set(range(0x20)) - {9, 10} | {0x7F} | set(range(0x80, 0xA0)) | set(range(0xD800, 0xE000))
+BAD |= {0x2028, 0x2029, 0x200E, 0x200F, 0x61C, 0xFEFF}
+BAD |= set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A)) | set(range(0xE0000, 0xE0080))
+
+
+def is_harmless(text: str) -> bool:
+    """Whether a text has nothing that moves a cursor, ends a line, or turns the direction."""
+    return BAD.isdisjoint(map(ord, text))

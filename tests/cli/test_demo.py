@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 
 import pytest
 import torch
 
+from fenchel.cli._demo_files import DemoFiles
 from fenchel.cli._demo_pictures import draw_pictures
-from fenchel.cli._demo_report import choose_unsure, show_unsure
+from fenchel.cli._demo_report import choose_unsure, show_unsure, show_worth
 from fenchel.decoding import Certificate, Hypothesis, SearchResult, Trace, TraceStep
 from fenchel.models import EOS
 from fenchel.tasks import Example, Inflection, open_run
@@ -69,7 +71,8 @@ def test_lists_are_complete(capsys):
 
 
 def test_pictures(tmp_path):
-    paths = draw_pictures(TASK, [(EXAMPLES[0], result(0.75, 0.25))], tmp_path)
+    files = DemoFiles(tmp_path)
+    paths = draw_pictures(TASK, [(EXAMPLES[0], result(0.75, 0.25))], files)
     assert [path.name for path in paths] == ["beam-1.png", "attention-1.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
@@ -85,12 +88,51 @@ def test_steps_fit_the_time(trained):
     assert (torch.get_rng_state() == before).all()
 
 
+@dataclass(frozen=True)
+class Measured:
+    accuracy: float
+    steps: int
+    tokens_per_second: float = 1.0
+
+    @property
+    def scores(self):
+        return {"accuracy": self.accuracy}
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        ([Measured(0.6, 800), Measured(0.4, 800)], None),
+        ([Measured(0.6, 418), Measured(0.0, 418)], None),
+        (
+            [Measured(0.6, 120), Measured(0.4, 120)],
+            "only 120 of 800 updates fitted into the time. It shows",
+        ),
+        (
+            [Measured(0.088, 418), Measured(0.0, 418)],
+            "the better model has 8.8% of the forms right. It shows",
+        ),
+        (
+            [Measured(0.0, 9), Measured(0.0, 9)],
+            "only 9 of 800 updates fitted into the time and the better model has 0.0% of",
+        ),
+    ],
+)
+def test_a_comparison_that_means_nothing_says_so(capsys, trials, said):
+    from rich.console import Console
+
+    show_worth(Console(width=1000), trials, 800)
+    out = capsys.readouterr().out
+    assert out == "" if said is None else f"This comparison means nothing: {said}" in out
+
+
 def test_short_demo(tmp_path, fenchel):
     words = ["demo", "--out", tmp_path, "--lemmas", 20, "--steps", 2]
     done = fenchel(*words)
     assert done.code == 0
     for text in ("1.5-entmax", "softmax", "right forms, English", "one certified string"):
         assert text in done.out
+    assert "by `fenchel demo --steps 800`." in " ".join(done.out.split())
     assert (tmp_path / "entmax" / "run.json").exists()
     assert (
         fenchel("predict", "--run", tmp_path / "entmax", tmp_path / "data/english-test").code == 0

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import fenchel as fy
-from tests.cli.cases import VERBS
+from tests.cli.cases import TINY, VERBS
 
 COMMAND = [sys.executable, "-c", "import sys; from fenchel.cli import main; sys.exit(main())"]
 
@@ -75,6 +75,30 @@ def test_failure_of_a_write_is_code_1(trained, tmp_path, fenchel, monkeypatch):
     assert (done.code, done.err) == (1, "fenchel: checkpoint: No space left on device.\n")
 
 
+def test_diverged_weights(trained, tmp_path, fenchel):
+    words = ["train", "inflection", "--run", tmp_path / "run", "--train", trained[1], "--quiet"]
+    done = fenchel(*words, "--dev", trained[1], "--set", *TINY, "train.learning_rate=1e30")
+    assert done.code == 1 and done.err.count("\n") == 1
+    assert "beam_search" not in done.err and "train.learning_rate" in done.err
+
+
+def test_a_model_that_has_diverged(trained, fenchel, monkeypatch):
+    def ruin(runs, device):
+        model = runs[0].model(device)
+        for parameter in model.parameters():
+            parameter.data.fill_(float("nan"))
+        return model
+
+    monkeypatch.setattr("fenchel.cli._predict.ensemble", ruin)
+    for search in ([], ["--exact"]):
+        done = fenchel("predict", "--run", trained[0], trained[1], *search)
+        assert (done.code, done.err) == (
+            2,
+            "fenchel: expected a model whose probabilities are finite and sum to 1, but its "
+            "weights have diverged; train it again with a smaller train.learning_rate.\n",
+        )
+
+
 @pytest.mark.parametrize("library", ["cyclopts", "yaml"])
 def test_missing_library(trained, fenchel, monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
@@ -90,6 +114,35 @@ def test_interrupt(fenchel, monkeypatch):
     monkeypatch.setattr("fenchel.cli._predict.open_runs", stop)
     done = fenchel("predict", "--run", ".")
     assert (done.code, done.err) == (130, "fenchel: interrupted.\n")
+
+
+def test_what_nobody_has_foreseen_is_one_line(fenchel, monkeypatch):
+    def fail(*_, **__):
+        raise TypeError("two\nlines, and \x1b[31m" + "x" * 9999)
+
+    monkeypatch.setattr("fenchel.cli._predict.open_runs", fail)
+    done = fenchel("predict", "--run", ".")
+    assert done.code == 1 and done.err.count("\n") == 1 and len(done.err) < 600
+    assert done.err.startswith(
+        "fenchel: expected no error here, but got TypeError: 'two\\nlines, and"
+    )
+    assert "please report it with what FENCHEL_TRACEBACK=1 shows." in done.err
+    monkeypatch.setenv("FENCHEL_TRACEBACK", "1")
+    assert "Traceback (most recent call last)" in fenchel("predict", "--run", ".").err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 9 bytes")])
+def test_memory_that_is_used_up(fenchel, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("fenchel.cli._predict.open_runs", fail)
+    done = fenchel("predict", "--run", ".")
+    assert (done.code, done.err) == (
+        1,
+        "fenchel: expected to fit into memory, but it is used up; a smaller --batch, --beam or "
+        "model needs less.\n",
+    )
 
 
 def test_output_is_utf8_in_any_locale(trained):

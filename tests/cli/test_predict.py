@@ -151,21 +151,6 @@ def test_malformed_line_ends_the_output_there(trained, tmp_path, fenchel):
     )
 
 
-@pytest.mark.parametrize("option", ["beam", "nbest", "budget", "max-length", "batch"])
-def test_numbers_start_at_one(trained, words, fenchel, option):
-    done = fenchel("predict", "--run", trained[0], words, f"--{option}", 0)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"fenchel: --{option}: expected at least 1, but got 0.\n"
-
-
-def test_device(trained, words, fenchel):
-    done = fenchel("predict", "--run", trained[0], words, "--device", "toaster")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "fenchel: device: expected a device of this torch, as cpu or cuda, but got 'toaster'.\n"
-    )
-
-
 def test_no_run(tmp_path, fenchel):
     done = fenchel("predict", "--run", tmp_path / "no")
     assert (done.code, done.err) == (

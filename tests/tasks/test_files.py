@@ -11,6 +11,7 @@ import pytest
 
 from fenchel import FenchelError
 from fenchel.tasks import read_lines
+from fenchel.tasks._files import LONGEST_LINE
 
 
 def write(folder: Path, content: bytes, name: str = "data.txt") -> Path:
@@ -86,3 +87,23 @@ def test_binary(tmp_path):
 def test_gzip_in_name_only(tmp_path, content):
     path = write(tmp_path, content, "data.gz")
     assert refused(path) == f"{path}: expected a whole gzip file, as its name says."
+
+
+def test_gzip_that_is_damaged_inside(tmp_path):
+    data = bytearray(gzip.compress(b"text\n" * 99))
+    data[12] ^= 0x55
+    path = write(tmp_path, bytes(data), "data.gz")
+    assert refused(path) == f"{path}: expected a whole gzip file, as its name says."
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_that_is_too_long(tmp_path, packed):
+    content = b"fine\n" + b"x" * (LONGEST_LINE - 1) + b"\n" + b"y" * (LONGEST_LINE + 1)
+    path = write(tmp_path, gzip.compress(content) if packed else content, "t.gz" if packed else "t")
+    assert refused(path) == (
+        f"{path}:3: expected a line of text of at most 1,048,576 bytes, but this one is longer."
+    )
+
+
+def test_a_name_with_a_zero_byte():
+    assert refused("a\0b") == "a\0b: expected a file name without a zero byte."

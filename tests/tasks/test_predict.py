@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from fenchel.tasks import (
     Inflection,
     SearchOptions,
     Translation,
+    _predict,
     evaluate,
     predict,
     search_statistics,
@@ -42,6 +45,24 @@ def test_statistics():
         "single": 0.25,
         "support": 27 / 8,
     }
+
+
+def test_statistics_take_results_one_at_a_time():
+    """And keep none: a test set's traces would fill the memory."""
+    alive = []
+
+    def results():
+        for _ in range(3):
+            one = result("none", 1, (2,))
+            alive.append(weakref.ref(one))
+            yield one
+            del one
+            gc.collect()
+            assert sum(reference() is not None for reference in alive) <= 1
+
+    assert search_statistics(results())["support"] == 2
+    with pytest.raises(FenchelError, match="expected at least one result, but got none"):
+        search_statistics([])
 
 
 @pytest.fixture(scope="module")
@@ -103,4 +124,26 @@ def test_an_empty_line_is_answered():
 def test_options_are_checked():
     with pytest.raises(FenchelError) as error:
         SearchOptions(max_length=0)
-    assert str(error.value) == "--max-length: expected at least 1, but got 0."
+    assert str(error.value) == (
+        "--max-length: expected a whole number from 1 to 1,000,000, but got 0."
+    )
+
+
+def test_long_inputs_are_searched_in_smaller_batches(model_and_task, monkeypatch):
+    model, task = model_and_task
+    words = [Example("ab" * length, tags=("V",), group="x") for length in (1, 1, 20, 1, 1, 1)]
+    whole = list(predict(model, task, words, SearchOptions(max_length=4)))
+    shapes = []
+    search = _predict.beam_search
+
+    def seen(model, source, *arguments, **options):
+        shapes.append(tuple(source.shape))
+        return search(model, source, *arguments, **options)
+
+    monkeypatch.setattr(_predict, "beam_search", seen)
+    monkeypatch.setattr(_predict, "_TOKENS", 50)
+    parts = list(predict(model, task, words, SearchOptions(max_length=4)))
+    assert shapes == [(2, 4), (1, 42), (3, 4)]
+    assert [example for example, _ in parts] == words
+    for (_, one), (_, other) in zip(whole, parts, strict=True):
+        assert one.best.tokens == other.best.tokens

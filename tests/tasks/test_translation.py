@@ -118,6 +118,12 @@ def test_empty_source_is_an_input():
     assert task.source_names(Example("ein"))[-1] == "</s>"
 
 
+def test_bleu_gives_no_advice(caplog):
+    gold = [Example("a", "b c ."), Example("d", "e f .")] * 100  # looks tokenized, which is fine
+    assert Translation.learn(gold, 270).score(gold, ["b c .", "e f ."] * 100)["bleu"] > 0
+    assert not caplog.records
+
+
 def test_bleu_and_chrf():
     task = Translation.learn(PAIRS, 270)
     gold = [Example("", "the cat sat on the mat"), Example("", "a dog")]

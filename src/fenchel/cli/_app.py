@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 import fenchel
 from fenchel.cli._demo import demo
 from fenchel.cli._evaluate import evaluate
+from fenchel.cli._output import make_console
 from fenchel.cli._predict import predict
 from fenchel.cli._train import inflection, summarization, translation
 
@@ -17,7 +18,8 @@ def make_app() -> Any:
         name="fenchel",
         help="Sparse sequence-to-sequence models that list all answers they hold possible.",
         version=fenchel.__version__,
-        default_parameter=Parameter(negative=()),
+        default_parameter=Parameter(negative=(), json_list=False, json_dict=False),
+        console=make_console(extra="train", purpose="help"),
     )
     train = App(name="train", help="Train a model on files and keep it in a run directory.")
     for task in (inflection, translation, summarization):

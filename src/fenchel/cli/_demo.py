@@ -1,15 +1,22 @@
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fenchel._compat import require
+from fenchel.cli._demo_files import DemoFiles
 from fenchel.cli._demo_pace import affordable_steps
-from fenchel.cli._demo_pictures import draw_pictures
-from fenchel.cli._demo_report import choose_unsure, show_next, show_scores, show_unsure
+from fenchel.cli._demo_pictures import PICTURES, draw_pictures
+from fenchel.cli._demo_report import (
+    choose_unsure,
+    show_next,
+    show_scores,
+    show_unsure,
+    show_worth,
+)
+from fenchel.cli._output import make_console, note
+from fenchel.cli._types import Count, Minutes, check_run_name
 from fenchel.decoding import SearchResult
 from fenchel.tasks import (
     DataConfig,
@@ -22,9 +29,11 @@ from fenchel.tasks import (
     start_run,
     train_run,
 )
-from fenchel.tasks.demo_data import write_demo_data
+from fenchel.tasks.demo_data import make_demo_data
 
 _MODELS = {"entmax": "1.5-entmax", "softmax": "softmax"}
+_LANGUAGES = ("english", "russian")
+_PARTS = ("train", "dev", "test")
 _SETTINGS = (
     "model.embedding=128",
     "model.hidden=256",
@@ -53,70 +62,84 @@ class Trial:
 
 
 def demo(
-    *, out: Path = Path("out/demo"), steps: int = 800, minutes: float = 2.15, lemmas: int = 4000
+    *,
+    out: Path = Path("out/demo"),
+    steps: Count = 800,
+    minutes: Minutes = 2.15,
+    lemmas: Count = 4000,
 ) -> None:
-    """Train on real English and Russian words and show what the model says of others.
+    """Train on real English and Russian words and show its predictions for unseen words.
 
-    Two models are trained, alike but for softmax in the place of 1.5-entmax, and compared on lemmas
-    that neither saw. Then come words of which the sparse model is unsure, each with the complete
-    list of its forms, and pictures. At most five minutes on two cores.
+    Two models are trained, one with 1.5-entmax and one with softmax, and compared on lemmas that
+    neither saw. Then come words of which the sparse model is unsure, each with the complete list of
+    its forms, and pictures. At most five minutes on two cores.
 
     Args:
-        out: Directory for data, models and pictures.
+        out: Directory for data, models and pictures. What an earlier demo made there is replaced,
+            and nothing else.
         steps: Updates of each model; fewer on a machine that is too slow for them.
         minutes: The time for each training.
         lemmas: Lemmas to train on, in each language.
     """
-    console = require("rich.console", extra="demo", purpose="the demo").Console(highlight=False)
+    check_run_name("--out", out)
+    console = make_console(extra="demo", purpose="the demo")
+    files = DemoFiles(out)
+    names = [f"data/{language}-{part}" for language in _LANGUAGES for part in _PARTS]
+    files.check(files=[*names, *PICTURES], runs=_MODELS)
     began = time.perf_counter()
     console.rule("[bold]fenchel demo: inflection with exact zeros")
     console.print(
         "\nA model reads a lemma and tags, and writes the form: draw V;V.PTCP;PST → drawn. With "
         "entmax, most characters have probability exactly 0 at each step. So search can list "
-        "[i]all[/] forms that the model holds possible, and prove that it missed none."
+        "[i]all[/] forms that the model considers possible, and prove that it missed none."
     )
-    files = _write_data(console, out / "data", lemmas)
+    data = _write_data(console, files, lemmas)
     trials: dict[str, Trial] = {}
+    afforded = steps
     for name in _MODELS:
-        trials[name] = _trial(console, name, out / name, files, steps, minutes)
-        steps = max(1, trials[name].steps)  # as many for the other, which is no slower
+        trials[name] = _trial(console, name, files, data, afforded, minutes)
+        afforded = max(1, trials[name].steps)  # as many for the other, which is no slower
     show_scores(console, {_MODELS[name]: trial for name, trial in trials.items()})
+    show_worth(console, list(trials.values()), steps)
     sparse = trials["entmax"]
     unsure = choose_unsure(sparse.predictions)
     show_unsure(console, sparse.run.task, unsure)
-    paths = draw_pictures(sparse.run.task, unsure, out)
+    paths = draw_pictures(sparse.run.task, unsure, files)
     show_next(console, paths, out, time.perf_counter() - began)
 
 
-def _write_data(console: Any, directory: Path, lemmas: int) -> dict[str, list[Path]]:
+def _write_data(console: Any, files: DemoFiles, lemmas: int) -> dict[str, list[Path]]:
     with console.status("taking words out of lemminflect and pymorphy3 …"):
-        files = write_demo_data(directory, lemmas=lemmas, held_out=max(lemmas // 12, 1))
-    counts = {
-        name: sum(path.read_text("utf-8").count("\n") for path in paths)
-        for name, paths in files.items()
-    }
+        texts = make_demo_data(lemmas=lemmas, held_out=max(lemmas // 12, 1))
+    data: dict[str, list[Path]] = {part: [] for part in _PARTS}
+    counts = dict.fromkeys(_PARTS, 0)
+    for language in _LANGUAGES:
+        for part in _PARTS:
+            text = texts[f"{language}-{part}"]
+            data[part].append(files.replace(f"data/{language}-{part}", text.encode()))
+            counts[part] += text.count("\n")
     console.print(
         f"\n[b]Data[/]      {lemmas:,} lemmas of English (lemminflect) and of Russian (pymorphy3)\n"
         f"          {counts['train']:,} forms to learn from, {counts['test']:,} of other lemmas to "
         "be tested on"
     )
-    return files
+    return data
 
 
 def _trial(
     console: Any,
     name: str,
-    directory: Path,
-    files: dict[str, list[Path]],
+    files: DemoFiles,
+    data: dict[str, list[Path]],
     steps: int,
     minutes: float,
 ) -> Trial:
-    if (directory / "run.json").exists():  # of an earlier demo
-        shutil.rmtree(directory)
-    data = DataConfig(tuple(map(str, files["train"])), tuple(map(str, files["dev"])))
+    directory = files.clear_run(name)
+    config = DataConfig(tuple(map(str, data["train"])), tuple(map(str, data["dev"])))
     settings = [*_SETTINGS, f"model.attention={name}", f"model.output={name}"]
     settings += [f"train.max_steps={steps}", f"train.max_minutes={minutes}"]
-    run = start_run(directory, "inflection", data, settings=settings)
+    run = start_run(directory, "inflection", config, settings=settings)
+    files.mark_run(name)
     console.print(f"\n[b]Training[/]  {_MODELS[name]} attention and output", soft_wrap=True)
     if name == "entmax":
         with console.status("timing a few updates …"):
@@ -129,12 +152,12 @@ def _trial(
             )
         train = replace(run.config.train, max_steps=affordable)
         run = replace(run, config=replace(run.config, train=train))
-    result = train_run(run)
+    result = train_run(run, note=note)
     console.print(
         f"          {result.step} updates in {result.seconds:.0f} s, "
         f"{result.tokens_per_second:,.0f} characters/s"
     )
-    examples = [example for path in files["test"] for example in read_inflection(path)]
+    examples = [example for path in data["test"] for example in read_inflection(path)]
     with console.status("searching for the forms of words it never saw …"):
         options = SearchOptions(nbest=20, max_length=run.config.search.max_length, batch=256)
         found = list(predict(run.model(), run.task, examples, options))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,19 @@ import torch
 
 from fenchel._compat import MissingDependency, require
 from fenchel.analysis import plot_attention, plot_beam
+from fenchel.cli._demo_files import DemoFiles
+from fenchel.cli._demo_report import WORDS
 from fenchel.decoding import Hypothesis, SearchResult
 from fenchel.models import EOS
 from fenchel.tasks import Example, Task
 
 _END = "⏎"
+_KINDS = ("beam", "attention")
+PICTURES = [f"{kind}-{number}.png" for number in range(1, WORDS + 1) for kind in _KINDS]
 
 
 def draw_pictures(
-    task: Task, words: Sequence[tuple[Example, SearchResult]], out: Path
+    task: Task, words: Sequence[tuple[Example, SearchResult]], out: DemoFiles
 ) -> list[Path]:
     """For each word the tree of its forms and the best one's attention, if matplotlib is there."""
     try:
@@ -27,8 +32,9 @@ def draw_pictures(
     for number, (example, result) in enumerate(words, 1):
         steps = [_steps(task, hypothesis) for hypothesis in result.hypotheses]
         axes = plot_beam(steps, start=example.source, end=_END)
-        paths.append(_save(axes, out / f"beam-{number}.png"))
-        paths.append(_save(_attention(task, example, result), out / f"attention-{number}.png"))
+        paths.append(out.replace(f"beam-{number}.png", _png(axes)))
+        axes = _attention(task, example, result)
+        paths.append(out.replace(f"attention-{number}.png", _png(axes)))
     return paths
 
 
@@ -60,7 +66,7 @@ def _name(task: Task, token: int) -> str:
     return _END if token == EOS else task.target_name(token)
 
 
-def _save(axes: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    axes.figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.15)
-    return path
+def _png(axes: Any) -> bytes:
+    data = io.BytesIO()
+    axes.figure.savefig(data, format="png", dpi=150, bbox_inches="tight", pad_inches=0.15)
+    return data.getvalue()

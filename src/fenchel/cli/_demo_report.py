@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fenchel._compat import require
+from fenchel.cli._output import literal
+from fenchel.cli._shown import shown
 from fenchel.decoding import SearchResult
 from fenchel.tasks import Example, Task
 
 Prediction = tuple[Example, SearchResult]
 WORDS = 3
+ENOUGH_STEPS = 200  # updates; before that, what differs is how fast the first ones help
+ENOUGH_RIGHT = 0.2
 _BAR = 30
 
 
@@ -40,12 +45,12 @@ def show_scores(console: Any, trials: Mapping[str, Measured]) -> None:
         ("right forms, English", "accuracy/english", "{:.1%}"),
         ("right forms, Russian", "accuracy/russian", "{:.1%}"),
         ("right forms, mean of both", "accuracy", "{:.1%}"),
-        ("wrong characters a form", "edit_distance", "{:.2f}"),
+        ("wrong characters per form", "edit_distance", "{:.2f}"),
         None,
         ("outputs proved best", "certified", "{:.1%}"),
         ("outputs with all alternatives listed", "exhaustive", "{:.1%}"),
         ("outputs that are one certified string", "single", "{:.1%}"),
-        ("characters with p > 0, a step", "support", "{:.2f}"),
+        ("characters with p > 0, per step", "support", "{:.2f}"),
         None,
     ]
     for row in rows:
@@ -58,9 +63,30 @@ def show_scores(console: Any, trials: Mapping[str, Measured]) -> None:
         table.add_row(label, *cells, style=bold)
     speeds = [f"{trial.tokens_per_second:,.0f}" for trial in trials.values()]
     table.add_row("updates in training", *(f"{trial.steps:,}" for trial in trials.values()))
-    table.add_row("characters a second, in training", *speeds)
+    table.add_row("characters per second, in training", *speeds)
     console.print()
     console.print(table)
+
+
+def show_worth(console: Any, trials: Sequence[Measured], wanted: int) -> None:
+    """Say so if the table compares nothing: models that have not learned, or not long enough."""
+    steps = min(trial.steps for trial in trials)
+    best = max(trial.scores["accuracy"] for trial in trials)
+    reasons = []
+    if steps < ENOUGH_STEPS:
+        fitted = f"only {steps:,} of {wanted:,} updates fitted" if steps < wanted else f"{steps:,}"
+        reasons.append(fitted + (" into the time" if steps < wanted else " updates are too few"))
+    if best < ENOUGH_RIGHT:
+        reasons.append(f"the better model has {best:.1%} of the forms right")
+    if reasons:
+        late = steps < wanted
+        more = "--minutes 10" if late else f"--steps {max(800, 2 * wanted)}"
+        console.print(
+            f"[b]This comparison means nothing:[/] {' and '.join(reasons)}. It shows how the "
+            "models begin to learn, not which one is better in the end. Give them more "
+            f"{'time' if late else 'updates'}, for example by `fenchel demo {more}`"
+            + (", or try again when the machine is less busy.\n" if late else ".\n")
+        )
 
 
 def choose_unsure(predictions: Sequence[Prediction], count: int = WORDS) -> list[Prediction]:
@@ -102,18 +128,19 @@ def show_unsure(console: Any, task: Task, unsure: Sequence[Prediction]) -> None:
         "[b]Words it is unsure of[/], each with all forms of probability above 0 "
         "([green]✓[/] right)\n"
     )
-    width = max(len(task.decode(h.tokens)) for _, r in unsure for h in r.hypotheses)
+    width = max(len(shown(task.decode(h.tokens))) for _, r in unsure for h in r.hypotheses)
     for example, result in unsure:
         tags = ";".join(example.tags)
-        console.print(f"  [b]{example.source}[/]  [dim]{example.group}, {tags}[/]")
+        console.print(
+            f"  [b]{literal(example.source)}[/]  [dim]{literal(f'{example.group}, {tags}')}[/]"
+        )
         for hypothesis in result.hypotheses:
             form = task.decode(hypothesis.tokens)
+            cell = literal(f"{shown(form):<{width}}")
             right = form == example.target
             mark, colour = ("[green]✓[/]", "green") if right else (" ", "blue")
             bar = _bar(hypothesis.probability)
-            console.print(
-                f"  {mark} {form:<{width}}  {hypothesis.probability:6.1%} [{colour}]{bar}[/]"
-            )
+            console.print(f"  {mark} {cell}  {hypothesis.probability:6.1%} [{colour}]{bar}[/]")
         total = math.fsum(h.probability for h in result.hypotheses)
         console.print(f"    {'':<{width}}  [dim]{total:6.1%} in all: the search is exhaustive[/]\n")
 
@@ -127,10 +154,10 @@ def _bar(share: float) -> str:
 def show_next(console: Any, paths: Sequence[Path], out: Path, seconds: float) -> None:
     """What was written, and what to try."""
     if paths:
-        console.print("[b]Pictures[/]  " + "\n          ".join(map(str, paths)), soft_wrap=True)
+        console.print("[b]Pictures[/]  " + "\n          ".join(map(literal, paths)), soft_wrap=True)
     console.print(
-        f"\n[b]Try[/]       printf 'withdraw\\tV;V.PTCP;PST\\n' | {_command()} predict "
-        f"--run {out / 'entmax'} --language english --nbest 5",
+        f"\n[b]Try[/]       printf 'withdraw\\tV;V.PTCP;PST\\n' | {literal(_command())} predict "
+        f"--run {literal(shlex.quote(str(out / 'entmax')))} --language english --nbest 5",
         soft_wrap=True,
     )
     console.print(f"\n[dim]{seconds:.0f} s in all.[/]")
@@ -141,7 +168,7 @@ def _command() -> str:
     script = Path(sys.executable).with_name("fenchel")
     if shutil.which("fenchel") or not script.exists():
         return "fenchel"
-    return os.path.relpath(script)
+    return shlex.quote(os.path.relpath(script))
 
 
 def _rich(module: str) -> Any:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from fenchel.cli._shown import column
 from fenchel.decoding import Hypothesis, SearchResult
 from fenchel.models import EOS
 from fenchel.tasks import Example, Task
@@ -18,8 +19,7 @@ def tsv_lines(task: Task, example: Example, result: SearchResult, support: bool)
         columns += [f"{hypothesis.probability:.6g}", certificate_of(result, rank)]
         if support:
             columns.append(_support_text(task, hypothesis))
-        # an answer may have any character; a column may not
-        yield "\t".join(" ".join(column.split("\t")).replace("\n", " ") for column in columns)
+        yield "\t".join(map(column, columns))  # an answer may have any character
 
 
 def json_line(task: Task, example: Example, result: SearchResult, support: bool) -> str:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
-import io
 import os
+import re
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 
+from fenchel._before_torch import INTERRUPTED, interrupt_as_usual
 from fenchel._checks import FenchelError
 from fenchel._compat import MissingDependency, require
+from fenchel.cli._output import complain, standard_streams
+from fenchel.cli._shown import cut
 
-WRONG, FAILED, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
+WRONG, FAILED, CLOSED_PIPE = 2, 1, 141
+TRACEBACK = "FENCHEL_TRACEBACK"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,46 +24,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed that was not the input; 130: interrupted; 141: whoever read the output went away.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # as the files, whatever the terminal says
-    try:
-        return _run(tokens)
-    except FenchelError as error:
-        return _complain(str(error), WRONG)
-    except MissingDependency as error:
-        return _complain(str(error), FAILED)
-    except KeyboardInterrupt:
-        return _complain("interrupted.", INTERRUPTED)
-    except BrokenPipeError:
-        # Python flushes standard output once more when it ends: give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
+    with standard_streams():
+        try:
+            return _run(tokens)
+        except FenchelError as error:
+            return complain(str(error), WRONG)
+        except MissingDependency as error:
+            return complain(str(error), FAILED)
+        except KeyboardInterrupt:
+            return complain("interrupted.", INTERRUPTED)
+        except BrokenPipeError:
+            return CLOSED_PIPE
+        except OSError as error:
+            return complain(_sentence(error), FAILED)
+        except Exception as error:
+            return _unforeseen(error)
 
 
 def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
+    from fenchel.cli._tokens import hide_dashes, restore_dashes
+    from fenchel.cli._types import WrongOption
     from fenchel.training import RankError, TrainingError
     from fenchel.training.distributed import launched
 
+    interrupt_as_usual()
     try:
-        command, bound, *_ = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
-    except cyclopts.CycloptsError as error:
+        command, bound, *_ = make_app().parse_args(
+            hide_dashes(tokens), exit_on_error=False, print_error=False
+        )
+    except (cyclopts.CycloptsError, WrongOption, FenchelError) as error:
         if launched() and os.environ["RANK"] != "0":
             return _follow(WRONG)  # all ranks have the same command line
-        raise FenchelError(" ".join(str(error).split())) from None
+        raise FenchelError(restore_dashes(re.sub(r"\s*\n\s*", " ", str(error)))) from None
     try:
-        code = command(*bound.args, **bound.kwargs)
+        code = command(*restore_dashes(bound.args), **restore_dashes(bound.kwargs))
         sys.stdout.flush()
     except RankError:
         return _follow(FAILED)
     except TrainingError as error:
-        return _complain(str(error), FAILED)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        return _complain(f"{error.filename or 'a file'}: {error.strerror}.", FAILED)
+        return complain(str(error), FAILED)
     return code if isinstance(code, int) else 0
 
 
@@ -68,6 +74,30 @@ def _follow(code: int) -> int:
     return code
 
 
-def _complain(sentence: str, code: int) -> int:
-    print(f"fenchel: {' '.join(sentence.split())}", file=sys.stderr)
-    return code
+def _sentence(error: OSError) -> str:
+    name = error.filename if isinstance(error.filename, str) else "a file"
+    return f"{name}: {error.strerror or error}."
+
+
+def _unforeseen(error: Exception) -> int:
+    """No traceback for what no check has foreseen: one line, and how to see more."""
+    if _is_out_of_memory(error):
+        return complain(
+            "expected to fit into memory, but it is used up; a smaller --batch, --beam or model "
+            "needs less.",
+            FAILED,
+        )
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    return complain(
+        f"expected no error here, but got {type(error).__name__}: {cut(str(error))!r}; this is a "
+        f"fault of fenchel, please report it with what {TRACEBACK}=1 shows.",
+        FAILED,
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and any(text in str(error) for text in ("can't allocate memory", "out of memory"))
+    )

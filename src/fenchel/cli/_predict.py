@@ -1,17 +1,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
+from fenchel._checks import FenchelError
+from fenchel.cli._device import check_device
 from fenchel.cli._format import json_line, tsv_lines
-from fenchel.cli._types import Flag, Runs
+from fenchel.cli._output import answer, answer_json, note
+from fenchel.cli._types import (
+    Beam,
+    Budget,
+    Flag,
+    Language,
+    Length,
+    Lines,
+    Nbest,
+    Runs,
+    check_run_name,
+)
 from fenchel.tasks import Example, Run, SearchOptions, Task, ensemble, open_runs
 from fenchel.tasks import predict as predictions
+from fenchel.tasks._files import STDIN
 
 NOTES = 5
+WAITING = "waiting for lines from the terminal; Ctrl-D ends them."
 
 
 def predict(
@@ -19,43 +34,52 @@ def predict(
     /,
     *,
     run: Runs,
-    nbest: int = 1,
+    nbest: Nbest = 1,
     support: Flag = False,
-    beam: int | None = None,
+    beam: Beam | None = None,
     exact: Flag = False,
-    budget: int = 10_000,
-    max_length: int | None = None,
-    language: str | None = None,
+    budget: Budget | None = None,
+    max_length: Length | None = None,
+    language: Language | None = None,
     format: Literal["tsv", "json"] = "tsv",
-    batch: int = 64,
+    batch: Lines | None = None,
     device: str = "cpu",
 ) -> None:
     """Answer each line of a file or of standard input.
 
     The last columns of an answer are its probability and what the search has proved: exhaustive
-    (all answers with a probability above 0 were found), proved best, or by how much of
-    log-probability another one may be better.
+    (all answers with a probability above 0 were found), proved best, or an upper bound on how much
+    better (in log-probability) a missed answer could be. Columns show control characters and
+    backslashes as escapes, as \\x1b; JSON has every answer as it is.
 
     Args:
         file: The file; - is standard input.
-        run: Directory of the trained model; given several times, the average of models.
+        run: Directory of the trained model; given several times, the average of the models.
         nbest: How many answers to give, at most.
         support: Give every token that had a probability above 0, at each step.
-        beam: Prefixes of an answer that live at a time; by default that of the run.
-        exact: Search until the answers are proved the best ones, in the place of a beam.
-        budget: With --exact: the prefixes to try at most, for each line.
-        max_length: The longest answer, in tokens; by default that of the run.
-        language: Inflection: the language, in the place of what the file's name says.
+        beam: Beam width (default: the run's).
+        exact: Search until the answers are proved best, instead of with a beam.
+        budget: With --exact: how many prefixes to try at most, per line (default: 10000).
+        max_length: The longest answer, in tokens (default: the run's).
+        language: Inflection: the language, instead of what the file's name says.
         format: Columns, or a JSON object for each line.
-        batch: Lines that are answered together; 1 answers each as it comes.
+        batch: Lines that are answered together; 1 answers each as it comes (default: 64, at a
+            terminal 1).
         device: Where to compute: cpu, cuda.
     """
+    check_device(device)
+    at_terminal = waits_for_terminal([file])
+    batch = batch or (1 if at_terminal else 64)
+    for directory in run:
+        check_run_name("--run", directory)
     runs = open_runs(run)
     opened = runs[0]
     options = search_options(opened, beam, nbest, exact, budget, max_length, batch)
     options = replace(options, most=None if support else 1)
     examples = opened.task.read([file], gold=False, language=language)
     examples = with_notes(opened.task, examples)
+    if at_terminal:
+        note(WAITING)
     first = next(examples, None)  # a wrong file shows before the model is loaded
     if first is None:
         return
@@ -63,11 +87,17 @@ def predict(
     found = predictions(model, opened.task, chain([first], examples), options)
     for number, (example, result) in enumerate(found, 1):
         if format == "json":
-            print(json_line(opened.task, example, result, support))
+            answer_json(json_line(opened.task, example, result, support))
         else:
-            print(*tsv_lines(opened.task, example, result, support), sep="\n")
+            for line in tsv_lines(opened.task, example, result, support):
+                answer(line)
         if number % batch == 0:
             sys.stdout.flush()  # whoever reads gets answers as they are found
+
+
+def waits_for_terminal(files: Sequence[str]) -> bool:
+    """Whether somebody has to type the lines, and should be told."""
+    return STDIN in files and sys.stdin is not None and sys.stdin.isatty()
 
 
 def search_options(
@@ -75,17 +105,21 @@ def search_options(
     beam: int | None,
     nbest: int,
     exact: bool,
-    budget: int,
+    budget: int | None,
     max_length: int | None,
     batch: int,
 ) -> SearchOptions:
     """What the command says, and the run's own settings where it says nothing."""
+    if exact and beam is not None:
+        raise FenchelError("--beam: expected without --exact, which searches without a beam.")
+    if budget is not None and not exact:
+        raise FenchelError("--budget: expected with --exact only; a beam has none.")
     search = run.config.search
     return SearchOptions(
         beam=search.beam if beam is None else beam,
         nbest=nbest,
         exact=exact,
-        budget=budget,
+        budget=10_000 if budget is None else budget,
         max_length=search.max_length if max_length is None else max_length,
         length_penalty=search.length_penalty,
         batch=batch,
@@ -103,8 +137,5 @@ def with_notes(task: Task, examples: Iterable[Example]) -> Iterator[Example]:
             notes += 1
             names = ", ".join(sorted(map(repr, new)))
             last = "; no more notes of this kind" if notes == NOTES else ""
-            print(
-                f"note: {example.place}: training never saw {names}; read as unknown{last}.",
-                file=sys.stderr,
-            )
+            note(f"{example.place}: training never saw {names}; read as unknown{last}.")
         yield example

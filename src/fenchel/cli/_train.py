@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
-from fenchel.cli._main import INTERRUPTED
-from fenchel.cli._types import Files, Flag, Kind, Settings
+from fenchel._before_torch import INTERRUPTED
+from fenchel._checks import FenchelError
+from fenchel.cli._output import note
+from fenchel.cli._types import Files, Flag, Kind, Language, Settings, check_run_name
 from fenchel.tasks import DataConfig, train_run
+from fenchel.tasks._files import STDIN
 from fenchel.tasks._train import prepare_run
 from fenchel.training.distributed import join
 
@@ -15,7 +18,7 @@ def inflection(
     run: Path,
     train: Files = None,
     dev: Files = None,
-    language: str | None = None,
+    language: Language | None = None,
     model: Kind | None = None,
     settings: Settings = None,
     resume: Flag = False,
@@ -30,11 +33,11 @@ def inflection(
         run: Directory to write; new or empty, unless --resume.
         train: Files to train on.
         dev: Files to validate on.
-        language: The language of all files, in the place of what their names say.
+        language: The language of all files, instead of what their names say.
         model: The kind of model; lstm unless named.
         settings: Settings as key=value, for example model.hidden=200 train.max_epochs=20;
             config.yaml in a run directory lists all of them.
-        resume: Go on with the run; files need not be named again.
+        resume: Continue the run; files need not be named again.
         quiet: Show no progress.
     """
     data = DataConfig(tuple(train or ()), tuple(dev or ()), language)
@@ -63,7 +66,7 @@ def translation(
         model: The kind of model; lstm unless named.
         settings: Settings as key=value, for example task.vocabulary=4000 task.joint=false;
             config.yaml in a run directory lists all of them.
-        resume: Go on with the run; files need not be named again.
+        resume: Continue the run; files need not be named again.
         quiet: Show no progress.
     """
     data = DataConfig(tuple(train or ()), tuple(dev or ()))
@@ -88,7 +91,7 @@ def summarization(
         dev: One file or two to validate on.
         model: The kind of model; lstm unless named.
         settings: Settings as key=value; config.yaml in a run directory lists all of them.
-        resume: Go on with the run; files need not be named again.
+        resume: Continue the run; files need not be named again.
         quiet: Show no progress.
     """
     data = DataConfig(tuple(train or ()), tuple(dev or ()))
@@ -105,21 +108,32 @@ def _train(
     quiet: bool,
 ) -> int:
     with join() as ranks:
+        with ranks.together():
+            check_run_name("--run", directory)
+            for flag, files in (("--train", data.train), ("--dev", data.dev)):
+                for name in files:
+                    _check_repeatable(flag, name)
         run, resume = prepare_run(
             directory, task, data, ranks, model=model, settings=settings, resume=resume
         )
-        result = train_run(run, resume=resume, note=_note, show_progress=not quiet)
+        result = train_run(run, resume=resume, note=note, show_progress=not quiet)
     interrupted = result.reason == "interrupted"
     if interrupted and ranks.leads:
-        _note(f"interrupted at step {result.step}; add `--resume` to the command to go on.")
+        note(f"interrupted at step {result.step}; add `--resume` to the command to go on.")
     elif not quiet and ranks.leads:
         best = "none" if result.best is None else f"{result.best:.4f}"
-        _note(
+        note(
             f"{directory}: done after {result.epoch} epochs ({result.reason}), "
             f"best {run.config.train.metric} {best} at step {result.best_step}."
         )
     return INTERRUPTED if interrupted else 0
 
 
-def _note(sentence: str) -> None:
-    print(f"note: {sentence}", file=sys.stderr)
+def _check_repeatable(flag: str, name: str) -> None:
+    """Refuse what can be read only once, as a pipe: training reads its files again."""
+    special = os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name)
+    if name == STDIN or special:
+        raise FenchelError(
+            f"{flag}: expected files, which are read more than once, but got {name}, which is "
+            f"{'standard input' if name == STDIN else 'none'}; save it to a file first."
+        )

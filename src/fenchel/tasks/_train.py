@@ -10,6 +10,7 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel.models import Batch, Seq2Seq, build_model
+from fenchel.tasks._files import unquoted
 from fenchel.tasks._predict import answer
 from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run, sized
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
@@ -118,7 +119,7 @@ def _train_run(
 ) -> TrainResult:
     task, config = run.task, run.config
     data = config.data
-    with ranks.together():
+    with ranks.together(), unquoted():
         pairs = [task.pair(example) for example in task.read_gold(data.train, data.language)]
         pairs = _short_enough(pairs, config, note)
         dev = list(task.read_gold(data.dev, data.language))

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fenchel._checks import FenchelError
 from fenchel._compat import require
 
 Cell = tuple[str, str]  # form, tags
@@ -59,24 +60,42 @@ def write_demo_data(
     Returns:
         The files of each of the three sets.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[Path]] = {"train": [], "dev": [], "test": []}
+    texts = make_demo_data(lemmas=lemmas, cells=cells, held_out=held_out, seed=seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        path = directory / name
+        path.write_text(text, "utf-8")
+        files[name.partition("-")[2]].append(path)
+    return files
+
+
+def make_demo_data(
+    *, lemmas: int = 4000, cells: int = 4, held_out: int = 300, seed: int = 0
+) -> dict[str, str]:
+    """What :func:`write_demo_data` writes, by the files' names: ``english-train`` and so on."""
+    texts = {}
     for language, source in (("english", english), ("russian", russian)):
         choice = random.Random(seed)
-        paradigms = source(lemmas + 2 * held_out, choice)
+        needed = lemmas + 2 * held_out
+        paradigms = source(needed, choice)
+        if len(paradigms) < needed:
+            raise FenchelError(
+                f"--lemmas: expected at most {len(paradigms) * lemmas // needed:,}, because "
+                f"{language.capitalize()} has {len(paradigms):,} in all, of which a part is kept "
+                f"for validation and test, but got {lemmas:,}."
+            )
         chosen = list(paradigms)
         dev, test = lemmas, lemmas + held_out
         for name, part in (
             ("train", chosen[:dev]), ("dev", chosen[dev:test]), ("test", chosen[test:])
         ):  # fmt: skip
-            path = directory / f"{language}-{name}"
-            path.write_text("".join(_lines(part, paradigms, cells, choice)), "utf-8")
-            files[name].append(path)
-    return files
+            texts[f"{language}-{name}"] = "".join(_lines(part, paradigms, cells, choice))
+    return texts
 
 
 def english(count: int, choice: random.Random) -> Paradigm:
-    """Forms of English verbs, nouns and adjectives, by lemma, for ``count`` of them."""
+    """Forms of English verbs, nouns and adjectives, by lemma, for ``count`` of them or all."""
     need = {"extra": "demo", "purpose": "the English data"}
     require("lemminflect", **need)
     config = require("lemminflect.config", **need)
@@ -98,11 +117,12 @@ def english(count: int, choice: random.Random) -> Paradigm:
         ]
         if cells:
             paradigms[lemma] = cells
-    return {lemma: paradigms[lemma] for lemma in choice.sample(sorted(paradigms), count)}
+    chosen = choice.sample(sorted(paradigms), min(count, len(paradigms)))
+    return {lemma: paradigms[lemma] for lemma in chosen}
 
 
 def russian(count: int, choice: random.Random) -> Paradigm:
-    """Forms of Russian nouns, verbs and adjectives, by lemma, for ``count`` of them."""
+    """Forms of Russian nouns, verbs and adjectives, by lemma, for ``count`` of them or all."""
     analyzer, words = _attested()
     paradigms: Paradigm = {}
     for word in choice.sample(words, len(words)):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from fenchel._checks import FenchelError
 from fenchel.tasks._edit_distance import edit_distance
-from fenchel.tasks._files import STDIN, Line, check_not_empty, read_lines
+from fenchel.tasks._files import STDIN, Line, LineError, check_not_empty, is_text, read_lines
 from fenchel.tasks._options import check_at_least, option
 from fenchel.tasks._task import Example, Task
 from fenchel.tasks._vocabulary import Vocabulary
@@ -185,6 +185,11 @@ def read_inflection(
         language: by default what the file's name says.
     """
     group = language or language_of(path)
+    if not is_text(group):
+        raise FenchelError(
+            f"{'--language' if language else path}: expected the name of a language in UTF-8, but "
+            f"got {group!r}" + ("." if language else "; name it with `--language`.")
+        )
     expected = _GOLD if gold else _INPUT
     lines = (line for line in read_lines(path) if line.text.strip())
     for line in check_not_empty(lines, path, expected):
@@ -195,7 +200,7 @@ def _example(line: Line, group: str, gold: bool, expected: str) -> Example:
     columns = line.text.split("\t")
     if len(columns) != 3 and (gold or len(columns) != 2):
         count = f"{len(columns)} column{'s' * (len(columns) != 1)}"
-        raise FenchelError(f"{line.place}: expected {expected}, but got {count}: {line.text!r}.")
+        raise LineError(line, f"expected {expected}, but got {count}")
     lemma, form, tags = columns[0], columns[1] if len(columns) == 3 else None, columns[-1]
     for label, value in (("lemma", lemma), ("form", form), ("tags", tags)):
         if value is not None and not value.strip() and (gold or label != "form"):
