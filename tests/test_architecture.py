@@ -13,6 +13,7 @@ LEVEL = {
     "_checks": 0,
     "_compat": 0,
     "_special": 0,
+    "_shown": 0,
     "_gold": 1,
     "kernels": 1,
     "maps": 2,

@@ -41,6 +41,7 @@ class Task:
     validate: Callable[[nn.Module], Mapping[str, float]]
     loss: Callable[[nn.Module, Any], Tensor]
     extra: Mapping[str, Any]
+    digest: str  # of the examples
 
 
 @dataclass(frozen=True)

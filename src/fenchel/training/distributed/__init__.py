@@ -21,6 +21,7 @@ from fenchel.training.distributed._wholes import (
     load_optimizer,
     model_tensors,
     optimizer_tensors,
+    same_parameters,
     whole,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "model_tensors",
     "optimizer_tensors",
     "random_tensors",
+    "same_parameters",
     "seed_rank",
     "whole",
 ]

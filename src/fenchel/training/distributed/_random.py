@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from fenchel._checks import FenchelError
 from fenchel.training.distributed._ranks import Ranks
 
 
@@ -56,10 +57,16 @@ def load_random_of_rank(tensors: Mapping[str, Tensor], rank: int, seed: int, ste
         for name, state in tensors.items()
         if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
     }
-    if own:
-        load_random(own)
-    else:
+    if not own:
         seed_rank(seed, rank, step)
+        return
+    try:
+        load_random(own)
+    except (KeyError, RuntimeError, TypeError):  # of a state that no generator has
+        raise FenchelError(
+            "checkpoint: expected the states of torch's generators, but random.safetensors has "
+            "others; it is damaged, or of another version of torch."
+        ) from None
 
 
 def _of_rank(rank: int) -> str:
