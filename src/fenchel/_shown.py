@@ -39,3 +39,8 @@ def shown(value: Any) -> str:
     """
     text = _Short().repr(value)
     return text if len(text) <= 2 * LONGEST else f"{text[: 2 * LONGEST]}…"
+
+
+def bare(value: Any) -> str:
+    """:func:`shown` without the quotes of a text: names of files, keys, versions."""
+    return shown(value)[1:-1].removesuffix("'") if isinstance(value, str) else shown(value)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fenchel._checks import FenchelError
+from fenchel._shown import shown
 from fenchel.models import LSTMConfig, TransformerConfig
 from fenchel.tasks._options import check_at_least, option
 from fenchel.tasks._task import Task
@@ -11,6 +12,7 @@ from fenchel.tasks.inflection import InflectionConfig
 from fenchel.tasks.translation import TextConfig
 from fenchel.training import TrainConfig
 
+MOST_PENALTY = 100.0  # the length to this power is still a number
 ModelKind = Literal["lstm", "transformer"]
 
 
@@ -36,11 +38,11 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_length", "validation_beam"):
-            check_at_least("SearchConfig", name, getattr(self, name), 1)
-        if not self.length_penalty >= 0:
+            check_at_least("SearchConfig", name, getattr(self, name), 1, 1_000_000)
+        if not 0 <= self.length_penalty <= MOST_PENALTY:
             raise FenchelError(
-                "SearchConfig: expected `length_penalty` of at least 0, but got "
-                f"{self.length_penalty!r}."
+                f"SearchConfig: expected `length_penalty` between 0 and {MOST_PENALTY:g}, but got "
+                f"{shown(self.length_penalty)}."
             )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fenchel._checks import FenchelError
-from fenchel._shown import shown
+from fenchel._shown import bare, shown
 from fenchel.training._files import open_plain
 from fenchel.training._reading import Unreadable, parse_json
 
@@ -89,7 +89,7 @@ def check_shapes(path: Path, found: Shapes, wanted: Shapes) -> None:
         if has != needs:
             raise FenchelError(
                 f"{path}: expected the weights of this model, but they are another's, where "
-                f"{shown(name)[1:-1]} is {has} and not {needs}; build the model with the config of "
+                f"{bare(name)} is {has} and not {needs}; build the model with the config of "
                 f"the run."
             )
 
@@ -113,8 +113,9 @@ def _tied(metadata: Any) -> dict[str, str]:
 
 def _entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int]]:
     """The shape and the range of bytes of one tensor."""
-    values = entry if isinstance(entry, dict) else {}
-    dtype, shape, span = (values.get(key) for key in ("dtype", "shape", "data_offsets"))
+    values: Any = entry if isinstance(entry, dict) else {}
+    keys = ("dtype", "shape", "data_offsets")
+    dtype, shape, span = (values.get(key) for key in keys)
     good = dtype in _SIZES if isinstance(dtype, str) else False
     if not (good and _are_counts(shape) and _are_counts(span) and len(span) == 2):
         raise Unreadable(f"its header says nothing sound of the tensor {shown(name)}")

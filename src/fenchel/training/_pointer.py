@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fenchel._checks import FenchelError
-from fenchel._shown import shown
+from fenchel._shown import bare, shown
 from fenchel.training._reading import Unreadable, read_json
 
 FORMAT = 1
@@ -47,7 +47,7 @@ def read_pointer(run_dir: Path) -> Pointer:
     if not {"latest", "best", "kept"} <= values.keys():
         raise FenchelError(
             f"{path}: expected the keys latest, best and kept, but got "
-            f"{shown(', '.join(values))[1:-1]}; the file is damaged."
+            f"{bare(', '.join(values))}; the file is damaged."
         )
     kept = values["kept"]
     if not isinstance(kept, list):

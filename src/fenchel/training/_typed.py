@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union
 
 from fenchel._checks import FenchelError
-from fenchel._shown import shown
+from fenchel._shown import bare, shown
 
 LARGEST = 2**63 - 1  # of an int: what torch and files can hold
 
@@ -158,8 +158,7 @@ def _convert_one(hint: Any, value: Any, where: str) -> Any:
     if origin is dict or origin is Mapping:
         items = _only(isinstance(value, Mapping) and all(type(k) is str for k in value), value)
         return {
-            key: _convert(arguments[1], item, f"{where}.{shown(key)[1:-1]}")
-            for key, item in items.items()
+            key: _convert(arguments[1], item, f"{where}.{bare(key)}") for key, item in items.items()
         }
     raise ValueError
 

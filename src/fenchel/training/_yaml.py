@@ -96,7 +96,7 @@ def _loader() -> Any:
     """The safe loader, for what :func:`dump_config` writes and people add to it by hand."""
     yaml = _yaml()
 
-    class Loader(yaml.SafeLoader):  # type: ignore[name-defined, misc]
+    class Loader(yaml.SafeLoader):  # type: ignore[name-defined]
         depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:

@@ -5,7 +5,7 @@ One process alone takes the same way through all of this and sends nothing.
 
 from fenchel.training.distributed._agreement import Agreement
 from fenchel.training.distributed._choose import check_parallel, make_parallel
-from fenchel.training.distributed._device import find_device
+from fenchel.training.distributed._device import find_device, usable_device
 from fenchel.training.distributed._random import (
     gather_random,
     load_random,
@@ -48,5 +48,6 @@ __all__ = [
     "random_tensors",
     "same_parameters",
     "seed_rank",
+    "usable_device",
     "whole",
 ]
