@@ -16,8 +16,8 @@ from typing import Any
 from fenchel.tasks._run_config import RunConfig
 from fenchel.training import bucketed_batches, override, pair_length
 
-UPDATES = 3000  # at least, unless a limit is set
-BETWEEN = 50  # at least between two validations, unless a limit is set
+UPDATES = 3000  # at least, unless max_epochs is set
+BETWEEN = 50  # at least between two validations, unless max_epochs is set
 CUT = 150  # at least without improvement, before the learning rate is cut
 GIVE_UP = 1000  # at least without improvement, before training ends
 
@@ -33,10 +33,9 @@ def fit(default: RunConfig, settings: Sequence[str], pairs: Sequence[Any]) -> Ru
     said = {setting.partition("=")[0].strip() for setting in settings}
     config = override(default, settings)
     epoch = _updates_per_epoch(config, pairs)
-    limits = ("train.max_epochs", "train.max_steps", "train.max_minutes")
     train = default.train
     assert train.max_epochs is not None and train.patience is not None
-    if said.isdisjoint(limits) and epoch * train.max_epochs < UPDATES:
+    if "train.max_epochs" not in said and epoch * train.max_epochs < UPDATES:
         train = replace(train, max_epochs=ceil(UPDATES / epoch))
         if epoch < BETWEEN:
             train = replace(train, validate_every=BETWEEN)

@@ -104,11 +104,19 @@ def _describe(shape: tuple[int, ...] | None) -> str:
 
 
 def _tied(metadata: Any) -> dict[str, str]:
-    text = metadata.get(SHARED, "{}") if isinstance(metadata, dict) else "{}"
-    tied = parse_json(text.encode("utf-8", "replace")) if isinstance(text, str) else None
-    if not isinstance(tied, dict) or not all(isinstance(name, str) for name in tied.values()):
+    if metadata is None:
+        return {}
+    if not _are_texts(metadata):
+        raise Unreadable("its metadata are not texts")
+    tied = parse_json(metadata.get(SHARED, "{}").encode("utf-8", "replace"))
+    if not _are_texts(tied):
         raise Unreadable("the list of its tied tensors is damaged")
-    return tied
+    names: dict[str, str] = tied
+    return names
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
 
 
 def _entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int]]:

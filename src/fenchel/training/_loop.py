@@ -36,6 +36,7 @@ from fenchel.training.distributed import (
     is_own_restart,
     join,
     same_parameters,
+    sound_states,
 )
 
 
@@ -170,7 +171,11 @@ class Trainer:
                 f"{self.run_dir}: expected a directory without a run, but it holds one; resume it "
                 f"or choose another directory."
             )
-        checks = {"model": same_weights(self.model), "optimizer": same_parameters(self.model)}
+        checks = {
+            "model": same_weights(self.model),
+            "optimizer": same_parameters(self.model),
+            "random": sound_states,
+        }
         checkpoint = self._store.load(
             groups=("model", "random"), later=("optimizer",), checks=checks
         )

@@ -20,7 +20,10 @@ MOST_VALUES = 4_000_000  # of a JSON file; each takes some sixty bytes of memory
 
 
 class Unreadable(Exception):
-    """A file that is damaged, missing or too long; the text says why."""
+    """A file that is damaged, missing or too long; the text says why, in short."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(" ".join(reason[:400].split())[:200])
 
 
 def read_plain(path: Path, limit: int = SMALL) -> bytes:

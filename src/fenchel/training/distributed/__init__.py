@@ -12,6 +12,7 @@ from fenchel.training.distributed._random import (
     load_random_of_rank,
     random_tensors,
     seed_rank,
+    sound_states,
 )
 from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, launched
 from fenchel.training.distributed._restart import claim, disown, is_own_restart
@@ -48,6 +49,7 @@ __all__ = [
     "random_tensors",
     "same_parameters",
     "seed_rank",
+    "sound_states",
     "usable_device",
     "whole",
 ]

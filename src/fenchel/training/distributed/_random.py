@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel._shown import bare, shown
+from fenchel.training._header import Shapes
 from fenchel.training.distributed._ranks import Ranks
+
+_LONGEST = 1 << 20
 
 
 def random_tensors(*, own_gpu: bool = False) -> dict[str, Tensor]:
@@ -67,6 +72,16 @@ def load_random_of_rank(tensors: Mapping[str, Tensor], rank: int, seed: int, ste
             "checkpoint: expected the states of torch's generators, but random.safetensors has "
             "others; it is damaged, or of another version of torch."
         ) from None
+
+
+def sound_states(path: Path, shapes: Shapes) -> None:
+    """Check that a file has states of generators, by their shapes: a few thousand bytes each."""
+    for name, shape in shapes.items():
+        if len(shape) != 1 or shape[0] > _LONGEST:
+            raise FenchelError(
+                f"{path}: expected states of generators, each of at most {_LONGEST:,} bytes, but "
+                f"{bare(name)} is of shape {shown(shape)}."
+            )
 
 
 def _of_rank(rank: int) -> str:
