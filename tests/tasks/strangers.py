@@ -53,8 +53,8 @@ def use(run: Path) -> dict[str, float]:
 
 
 def resume(run: Path) -> dict[str, Any]:
-    """What ``fenchel train --resume`` does, for two more updates."""
-    opened = resume_run(run, "inflection", DataConfig(), ["train.max_steps=6"])
+    """What ``fenchel train --resume`` does, for one more update."""
+    opened = resume_run(run, "inflection", DataConfig(), ["train.max_steps=5"])
     result = train_run(opened, resume=True, show_progress=False, note=lambda sentence: None)
     return {"step": result.step, "best": result.best}
 

@@ -31,6 +31,7 @@ FILES = [
     f"{CHECKPOINT}/state.json",
 ]
 JSON = [name for name in FILES if name.endswith(".json")]
+ALIKE = ("dots", "absolute", "true", "object")  # to others, where no name is expected
 LONGEST = 600  # characters of a sentence, with two long names of files
 
 
@@ -120,7 +121,10 @@ def test_every_value_of_every_json_file(attack, name):
     document = json.loads((attack.original / name).read_text())
     for place in strangers.places(document):
         short = place[0] in ("config", "sha256") and len(place) > 1
+        alike = ALIKE if name.endswith("state.json") else ()
         for label, value in list(VALUES.items())[:: 7 if short else 1]:
+            if label in alike:
+                continue
             run = attack.fresh()
             (run / name).write_text(
                 strangers.dump(strangers.replaced(document, place, value)), "utf-8"

@@ -55,7 +55,7 @@ def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing(tmp_path):
         (tmp_path / "empty").mkdir()
     finally:
         other.send_signal(signal.SIGKILL)
-        other.wait()
+        other.communicate()
     assert (tmp_path / ".lock").exists()  # but nobody holds it
     (tmp_path / "empty").rmdir()
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -107,6 +107,20 @@ def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint(tmp_path, value
     assert all(found[name] == good[name] for name in good if name != "records")
 
 
+def test_a_loss_that_grows_without_end_stops_too(tmp_path):
+    """It is a number, but training has diverged all the same."""
+    calls = []
+
+    def loss(model, batch):
+        calls.append(batch)
+        return model.loss(batch) * (1e7 if len(calls) == 3 else 1.0)
+
+    with pytest.raises(
+        TrainingError, match=r"the loss is 2\.\d+e\+07 at step 3 \(epoch 1, batch 3"
+    ):
+        trainer(tmp_path, loss=loss).run()
+
+
 def test_a_gradient_that_is_no_number_stops_too(tmp_path):
     class Steep(torch.autograd.Function):
         @staticmethod

@@ -235,7 +235,7 @@ class Session:
     def _diverge(self, what: str, value: float) -> NoReturn:
         state = self.state
         error = TrainingError(
-            f"the {what} is {value} at step {state.step + 1} (epoch {state.epoch}, batch "
+            f"the {what} is {value:g} at step {state.step + 1} (epoch {state.epoch}, batch "
             f"{state.batch + 1} of {len(self.plan)}); lower learning_rate or clip_norm: "
             f"{self.store.describe_latest()} is kept."
         )
