@@ -38,8 +38,8 @@ def data(tmp_path):
         ),
         (
             "data.train=x",
-            "--set: expected settings other than data.train, but got 'data.train=x'; name the files "
-            "by `--train`.",
+            "--set: expected settings other than data.train, but got 'data.train=x'; name the "
+            "files by `--train`.",
         ),
         (
             "model.source_vocabulary=7",
@@ -120,7 +120,9 @@ def test_vocabularies_have_limits(tmp_path):
 
 def test_a_model_without_room_is_refused(tmp_path, data):
     settings = ["model.hidden=65536", "model.layers=256"]
-    with pytest.raises(FenchelError, match="model: expected what fits into the .* GB of memory of"):
+    with pytest.raises(
+        FenchelError, match=r"model: expected what fits into the .* GB of memory of"
+    ):
         start_run(tmp_path / "run", "inflection", data, settings=settings)
     assert not (tmp_path / "run").exists()
 

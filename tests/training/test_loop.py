@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 import torch
@@ -119,6 +120,25 @@ def test_a_loss_that_grows_without_end_stops_too(tmp_path):
         TrainingError, match=r"the loss is 2\.\d+e\+07 at step 3 \(epoch 1, batch 3"
     ):
         trainer(tmp_path, loss=loss).run()
+
+
+def test_a_loss_that_ends_far_above_its_start_is_no_success(tmp_path):
+    calls = []
+
+    def loss(model, batch):
+        calls.append(batch)
+        return model.loss(batch) * (100 if len(calls) > 2 else 1.0)
+
+    with pytest.raises(TrainingError) as error:
+        trainer(tmp_path, loss=loss, max_epochs=1).run()
+    path = tmp_path / "checkpoints" / "step-00000005"
+    assert re.fullmatch(
+        rf"the loss is \d+\.?\d* at the last step, but was 3\.\d+ at the first; lower "
+        rf"learning_rate or clip_norm: the checkpoint {path} is kept\.",
+        str(error.value),
+    )
+    again = trainer(tmp_path, max_epochs=1).run(resume=True)  # nothing is left to do
+    assert again.reason == "max_epochs"
 
 
 def test_a_gradient_that_is_no_number_stops_too(tmp_path):

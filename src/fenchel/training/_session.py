@@ -23,7 +23,7 @@ from fenchel.training._progress import Progress
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._schedule import make_schedule
 from fenchel.training._state import RunState
-from fenchel.training._task import Task, TrainResult
+from fenchel.training._task import Task, TrainResult, result_of
 from fenchel.training.distributed import (
     Agreement,
     Ranks,
@@ -41,6 +41,7 @@ from fenchel.training.distributed import (
 
 clock = time.perf_counter
 _DIVERGED = 1e4  # times the first loss: no step comes back from there
+_NO_BETTER = 10.0  # times the first loss, at the end: nothing was learned
 
 
 class Session:
@@ -49,6 +50,7 @@ class Session:
     records: Records | NoRecords
     progress: Progress
     request: StopRequest
+    loss = -math.inf  # of the last step, if this session has made one
 
     def __init__(
         self,
@@ -128,17 +130,10 @@ class Session:
             self.progress.say(f"Stopped at step {state.step} with a checkpoint; resume to go on.")
         elif state.validated_step != state.step:
             self._validate()
-        speed = state.tokens / state.train_seconds if state.train_seconds else 0.0
-        return TrainResult(
-            reason=reason,
-            step=state.step,
-            epoch=state.epoch,
-            best=state.best,
-            best_step=state.best_step,
-            metrics=dict(state.metrics),
-            tokens_per_second=speed,
-            seconds=self._elapsed(),
-        )
+        if reason != "interrupted" and not self._is_sound(self.loss, _NO_BETTER):
+            first = f"{state.first_loss:g} at the first"
+            self._give_up(f"the loss is {self.loss:g} at the last step, but was {first}")
+        return result_of(state, reason, self._elapsed())
 
     def save(self, *, best: bool = False) -> None:
         """Write a checkpoint. The records go first: it says how many bytes of them are its own."""
@@ -213,7 +208,8 @@ class Session:
         value, tokens = self.agreement.on_step(loss.item(), own, **self._here())
         if state.first_loss is None:
             state.first_loss = value
-        if not value < _DIVERGED * max(1.0, abs(state.first_loss)):  # a NaN is not
+        self.loss = value
+        if not self._is_sound(value, _DIVERGED):
             self._diverge("loss", value)
         self.parallel.backward(loss, own / max(tokens, 1))
         limit = math.inf if self.config.clip_norm is None else self.config.clip_norm
@@ -232,14 +228,18 @@ class Session:
         where = {"kind": "train", "epoch": state.epoch, "step": state.step}
         self.progress.step({**where, "loss": value, "learning_rate": rate})
 
+    def _is_sound(self, loss: float, times: float) -> bool:
+        """Whether it is a number, and not many times that of the first step."""
+        return loss < times * max(1.0, abs(self.state.first_loss or 0.0))  # a NaN is not
+
     def _diverge(self, what: str, value: float) -> NoReturn:
         state = self.state
-        error = TrainingError(
-            f"the {what} is {value:g} at step {state.step + 1} (epoch {state.epoch}, batch "
-            f"{state.batch + 1} of {len(self.plan)}); lower learning_rate or clip_norm: "
-            f"{self.store.describe_latest()} is kept."
-        )
-        self.ranks.fail(error)
+        where = f"epoch {state.epoch}, batch {state.batch + 1} of {len(self.plan)}"
+        self._give_up(f"the {what} is {value:g} at step {state.step + 1} ({where})")
+
+    def _give_up(self, why: str) -> NoReturn:
+        kept = self.store.describe_latest()
+        self.ranks.fail(TrainingError(f"{why}; lower learning_rate or clip_norm: {kept} is kept."))
 
     def _log(self) -> None:
         """Write the averages since the last line."""
