@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from fenchel import FenchelError
+from fenchel._compat import MissingDependency
 from fenchel.tasks import DataConfig, open_run, resume_run, start_run, train_run
 from fenchel.training.distributed import Ranks, find_device
 from tests.tasks.strangers import TINY
@@ -229,6 +231,45 @@ def test_resume_notices_another_text_of_the_same_lengths(tmp_path, data):
     again = resume_run(tmp_path / "run", "inflection", DataConfig(), ["train.max_steps=6"])
     with pytest.raises(FenchelError, match="expected the training data that the run was started w"):
         train_run(again, resume=True, show_progress=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are bytes")
+def test_names_that_are_not_utf_8(tmp_path):
+    name = tmp_path / os.fsdecode(b"x\xff-train")
+    try:
+        name.write_text(LINES)
+    except OSError:
+        pytest.skip("the file system has no such names")
+    data, run = DataConfig((str(name),), (str(name),)), tmp_path / os.fsdecode(b"run\xfe")
+    assert trained(start_run(run, "inflection", data, settings=TINY)) == 4
+    again = resume_run(run, "inflection", DataConfig(), ["train.max_steps=6"])
+    assert again.config.data == data
+    assert train_run(again, resume=True, show_progress=False).step == 6
+    assert open_run(run).model() is not None
+
+
+def test_a_name_with_a_zero_byte(tmp_path, data):
+    with pytest.raises(FenchelError) as error:
+        DataConfig(("a\0b",), data.dev)
+    assert str(error.value) == "DataConfig: expected names of files, but got 'a\\x00b'."
+
+
+def test_a_package_that_is_missing_leaves_no_run(tmp_path, data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingDependency, match="`tensorboard: true` needs tensorboard"):
+        start_run(tmp_path / "run", "inflection", data, settings=["train.tensorboard=true"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_digests(tmp_path, data):
+    run = start_run(tmp_path / "run", "inflection", data, settings=TINY)
+    (run.directory / "run.json").write_text('{"format": 1, "fenchel": "0.1", "task": "inflection"}')
+    with pytest.raises(FenchelError) as error:
+        open_run(run.directory)
+    assert str(error.value) == (
+        f"{run.directory / 'run.json'}: expected the SHA-256 of vocabularies and settings, but "
+        f"there is none; the run is of an early version and cannot be checked: train again."
+    )
 
 
 def test_devices():

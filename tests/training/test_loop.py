@@ -193,6 +193,14 @@ def test_a_metric_that_validation_does_not_return(tmp_path):
     )
 
 
+def test_a_wrong_metric_does_not_ruin_the_run(tmp_path):
+    with pytest.raises(FenchelError, match="to return the metric 'accuracy', but got loss"):
+        trainer(tmp_path, metric="accuracy", mode="max").run()
+    assert trainer(tmp_path).run(resume=True).best is not None
+    with pytest.raises(FenchelError, match="expected to resume with metric = 'loss' as the run"):
+        trainer(tmp_path, metric="accuracy").run(resume=True)
+
+
 def test_frozen_parameters_stay(tmp_path):
     model = TinyModel()
     model.hidden.requires_grad_(False)

@@ -26,6 +26,11 @@ class DataConfig:
         None, "inflection: the language of all files; null = what each file's name says"
     )
 
+    def __post_init__(self) -> None:
+        for path in (*self.train, *self.dev):
+            if not path or "\0" in path:
+                raise FenchelError(f"DataConfig: expected names of files, but got {shown(path)}.")
+
 
 @dataclass(frozen=True)
 class SearchConfig:

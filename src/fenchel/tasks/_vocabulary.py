@@ -73,8 +73,10 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Write the tokens as JSON, down to the disk."""
-        text = json.dumps(self.tokens, ensure_ascii=False, indent=0) + "\n"
-        write_file(path, [text.encode()])
+        text = json.dumps(self.tokens, ensure_ascii=False, indent=0)
+        if any("\ud800" <= character <= "\udfff" for character in text):  # of a file's name
+            text = json.dumps(self.tokens, indent=0)
+        write_file(path, [f"{text}\n".encode()])
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:

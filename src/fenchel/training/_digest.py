@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -29,11 +30,7 @@ def digest_examples(examples: Iterable[Any], lengths: Sequence[int]) -> str:
     """
     digest = hashlib.sha256()
     for example, length in zip(examples, lengths, strict=True):
-        try:
-            text = json.dumps([length, example], default=_plain, skipkeys=True)
-        except (ValueError, RecursionError):  # it holds itself
-            text = json.dumps([length, _name(example)])
-        digest.update(text.encode())
+        digest.update(_numbers(example) or _text(example, length))
     return digest.hexdigest()
 
 
@@ -42,6 +39,25 @@ def digested(pieces: Iterable[bytes | memoryview], digest: Any) -> Iterator[byte
     for piece in pieces:
         digest.update(piece)
         yield piece
+
+
+def _numbers(example: Any) -> bytes:
+    """Of lists of ints, which tokens are: ten times as fast as any text."""
+    if not isinstance(example, tuple | list) or not all(type(part) is list for part in example):
+        return b""
+    try:
+        parts = [array("q", part) for part in example]
+    except (TypeError, OverflowError):
+        return b""
+    sizes = array("q", [len(parts), *map(len, parts)])
+    return b"".join(part.tobytes() for part in (sizes, *parts))
+
+
+def _text(example: Any, length: int) -> bytes:
+    try:
+        return json.dumps([length, example], default=_plain, skipkeys=True).encode()
+    except (ValueError, RecursionError):  # it holds itself
+        return json.dumps([length, _name(example)]).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from fenchel._checks import FenchelError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# Windows has neither links that matter here nor the flag; a FIFO would wait for its other end.
+# Not through a link, and without waiting for the other end of a pipe.
 PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -27,6 +27,8 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 def open_plain(path: Path, flags: int) -> int:
     """Open a regular file, and nothing else: no link, pipe, device or directory."""
+    if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
+        raise not_plain(path)
     try:
         descriptor = os.open(path, flags | PLAIN, 0o666)
     except OSError as error:

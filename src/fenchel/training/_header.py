@@ -7,11 +7,12 @@ before a tensor is read, and before a model is built to put them into.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -58,19 +59,27 @@ def read_header(path: Path) -> Header:
     Raises:
         Unreadable: it is damaged; the text says how.
     """
+    with open_weights(path) as file:
+        return header_of(file)
+
+
+@contextmanager
+def open_weights(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file to read; an error of the system is :class:`Unreadable`."""
     try:
-        descriptor = open_plain(path, os.O_RDONLY)
+        with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+            yield file
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            size = os.fstat(descriptor).st_size
-            length = int.from_bytes(file.read(8), "little")
-            if not 2 <= length <= min(LONGEST, size - 8):
-                raise Unreadable("it does not begin with the header of a safetensors file")
-            document = parse_json(file.read(length))
-        except OSError as error:
-            raise Unreadable(error.strerror or str(error)) from error
+
+
+def header_of(file: IO[bytes]) -> Header:
+    """See :func:`read_header`."""
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= min(LONGEST, size - 8):
+        raise Unreadable("it does not begin with the header of a safetensors file")
+    document = parse_json(file.read(length))
     if not isinstance(document, dict):
         raise Unreadable("its header is no JSON object")
     tied = _tied(document.pop("__metadata__", None))

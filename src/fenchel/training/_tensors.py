@@ -7,6 +7,7 @@ which the library that reads it cannot do.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel._compat import require
-from fenchel.training._header import DTYPES, SHARED, read_header
+from fenchel.training._header import DTYPES, SHARED, header_of, open_weights, read_header
 from fenchel.training._reading import Unreadable
 from fenchel.training.distributed import Wholes
 
 _CHUNK = 1 << 20
+_NUMBERED = os.path.isdir("/dev/fd")
 
 
 def pack(tensors: Mapping[str, Tensor] | Wholes) -> Iterator[bytes | memoryview]:
@@ -55,13 +57,16 @@ def unpack(path: Path) -> dict[str, Tensor]:
 def unpack_each(path: Path) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a file one after the other, without those that are tied to another."""
     library = _library()
-    read_header(path)  # which refuses what the library would not: links, gaps, a false length
-    try:
-        with library.safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 (it is no mapping)
-                yield name, file.get_tensor(name).clone()  # of memory that is the file's
-    except library.SafetensorError as error:
-        raise Unreadable(str(error)) from error
+    with open_weights(path) as opened:
+        header_of(opened)  # which refuses what the library would not: a false length, gaps
+        # By its number: this very file, whose name may not be UTF-8, as the library wants it.
+        number = f"/dev/fd/{opened.fileno()}"
+        try:
+            with library.safe_open(number if _NUMBERED else path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (it is no mapping)
+                    yield name, file.get_tensor(name).clone()  # of memory that is the file's
+        except library.SafetensorError as error:
+            raise Unreadable(str(error)) from error
 
 
 def _header(wholes: Wholes) -> bytes:
