@@ -119,10 +119,10 @@ def test_damaged_files(attack, name):
 @pytest.mark.parametrize("name", JSON)
 def test_every_value_of_every_json_file(attack, name):
     document = json.loads((attack.original / name).read_text())
-    for place in strangers.places(document):
+    for number, place in enumerate(strangers.places(document)):
         short = place[0] in ("config", "sha256") and len(place) > 1
         alike = ALIKE if name.endswith("state.json") else ()
-        for label, value in list(VALUES.items())[:: 7 if short else 1]:
+        for label, value in list(VALUES.items())[number % 7 :: 7] if short else VALUES.items():
             if label in alike:
                 continue
             run = attack.fresh()
@@ -144,7 +144,7 @@ ODD = [
 
 def test_every_value_of_the_config(attack):
     lines = (attack.original / "config.yaml").read_text().splitlines()
-    fields = [i for i, line in enumerate(lines) if not line.strip().startswith("#")]
+    fields = range(len(lines))
     run = attack.fresh()
     for number, at in enumerate(fields):
         # All odd values of some fields, and of each field some of them.
@@ -294,7 +294,7 @@ def test_tokenizers(tmp_path):
     places += [("model", "vocab", name) for name in ("<pad>", "a", "Ġ")]
     places += [("model", "merges", 0)]
     for place in places:
-        for label, value in list(VALUES.items())[::3]:
+        for label, value in list(VALUES.items())[::5]:
             new = strangers.replaced(document, place, value)
             (run / "source.json").write_text(strangers.dump(new), "utf-8")
             strangers.reseal(run)
