@@ -73,7 +73,7 @@ def parse(hint: Any, text: str, where: str) -> Any:
             return _parse_one(candidate, text)
         except ValueError:
             continue
-    if hint is int and text.lstrip("+-").isdecimal():
+    if int in _members(hint) and text.lstrip("+-").isdecimal():
         raise FenchelError(
             f"{where}: expected an int between {-LARGEST} and {LARGEST}, but got {shown(text)}."
         )
