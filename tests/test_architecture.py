@@ -15,6 +15,7 @@ LEVEL = {
     "_expansion": 0,
     "_compat": 0,
     "_special": 0,
+    "_short": 0,
     "_gold": 1,
     "kernels": 1,
     "maps": 2,

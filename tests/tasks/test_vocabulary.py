@@ -53,10 +53,17 @@ def test_missing_file(tmp_path):
     )
 
 
-@pytest.mark.parametrize("content", ["{", '{"a": 1}', "[1]"])
-def test_other_json(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{", ", but the file is damaged (it is not JSON in UTF-8)"),
+        ('{"a": 1}', ""),
+        ("[1]", ""),
+    ],
+)
+def test_other_json(tmp_path, content, why):
     path = tmp_path / "v.json"
     path.write_text(content)
     with pytest.raises(FenchelError) as error:
         Vocabulary.load(path)
-    assert str(error.value) == f"{path}: expected a JSON list of tokens."
+    assert str(error.value) == f"{path}: expected a JSON list of tokens{why}."

@@ -20,7 +20,7 @@ from fenchel.training import (
     TrainingError,
     _checkpoint,
     _files,
-    _tensors,
+    _header,
     load_checkpoint,
 )
 from fenchel.training._tensors import pack, unpack
@@ -95,7 +95,7 @@ def test_tied_tensors_are_stored_once_and_views_apart(tmp_path):
 
 def test_files_are_the_library_s(tmp_path):
     """Every dtype, names that need escapes, and small tensors between large ones."""
-    kinds = [getattr(torch, name) for name in _tensors._NAMES]
+    kinds = [getattr(torch, name) for name in _header.DTYPES]
     tensors = {f'a/{kind} "ж"': torch.arange(5).to(kind) for kind in kinds}
     tensors |= {
         "large": torch.rand(400_000),

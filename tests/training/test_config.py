@@ -181,6 +181,13 @@ def test_how_often_it_validates_and_saves_does_not_change_the_weights(tmp_path):
         ("optimizer", "sgd", "one of adam, adamw"),
         ("schedule", "cosine", "one of plateau, inverse_sqrt, linear, constant"),
         ("mode", "up", "one of min, max"),
+        ("seed", 2**63, "an int of at most 9223372036854775807"),
+        ("threads", 3_000_000_000, "an int of at most 1024, or None"),
+        ("max_steps", 2**60, f"an int of at most {2**53}, or None"),
+        ("learning_rate", 1e30, "a number of at most 10"),
+        ("timeout_minutes", 1e300, "a number of at most 525600"),
+        ("bf16", 1, "True or False"),
+        ("metric", None, "text"),
     ],
 )
 def test_errors(field, value, expected):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 import torch
@@ -107,6 +108,39 @@ def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint(tmp_path, value
     assert all(found[name] == good[name] for name in good if name != "records")
 
 
+def test_a_loss_that_grows_without_end_stops_too(tmp_path):
+    """It is a number, but training has diverged all the same."""
+    calls = []
+
+    def loss(model, batch):
+        calls.append(batch)
+        return model.loss(batch) * (1e7 if len(calls) == 3 else 1.0)
+
+    with pytest.raises(
+        TrainingError, match=r"the loss is 2\.\d+e\+07 at step 3 \(epoch 1, batch 3"
+    ):
+        trainer(tmp_path, loss=loss).run()
+
+
+def test_a_loss_that_ends_far_above_its_start_is_no_success(tmp_path):
+    calls = []
+
+    def loss(model, batch):
+        calls.append(batch)
+        return model.loss(batch) * (100 if len(calls) > 2 else 1.0)
+
+    with pytest.raises(TrainingError) as error:
+        trainer(tmp_path, loss=loss, max_epochs=1).run()
+    path = tmp_path / "checkpoints" / "step-00000005"
+    assert re.fullmatch(
+        rf"the loss is \d+\.?\d* at the last step, but was 3\.\d+ at the first; lower "
+        rf"learning_rate or clip_norm: the checkpoint {path} is kept\.",
+        str(error.value),
+    )
+    again = trainer(tmp_path, max_epochs=1).run(resume=True)  # nothing is left to do
+    assert again.reason == "max_epochs"
+
+
 def test_a_gradient_that_is_no_number_stops_too(tmp_path):
     class Steep(torch.autograd.Function):
         @staticmethod
@@ -157,6 +191,14 @@ def test_a_metric_that_validation_does_not_return(tmp_path):
         "Trainer: expected `validate` to return the metric 'accuracy', but got loss; set `metric` "
         "to one of them."
     )
+
+
+def test_a_wrong_metric_does_not_ruin_the_run(tmp_path):
+    with pytest.raises(FenchelError, match="to return the metric 'accuracy', but got loss"):
+        trainer(tmp_path, metric="accuracy", mode="max").run()
+    assert trainer(tmp_path).run(resume=True).best is not None
+    with pytest.raises(FenchelError, match="expected to resume with metric = 'loss' as the run"):
+        trainer(tmp_path, metric="accuracy").run(resume=True)
 
 
 def test_frozen_parameters_stay(tmp_path):

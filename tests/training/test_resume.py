@@ -94,10 +94,15 @@ def test_an_existing_run_is_not_overwritten(tmp_path):
             "resume with learning_rate = 0.02 as the run was started, but",
         ),
         ({"betas": (0.5, 0.9)}, "resume with betas = [0.9, 0.999] as the run was started, but"),
+        ({"examples": sentences()[::-1]}, "expected the training data that the run was started wi"),
+        (
+            {"examples": [[*s[:-1], 11] for s in sentences()]},
+            "but the examples are others or in an",
+        ),
         ({"examples": sentences(39)}, "expected the training data that the run was started with"),
         ({"model": TinyModel().hidden, "loss": validate}, "expected the weights of this model"),
     ],
-    ids=["learning_rate", "betas", "data", "model"],
+    ids=["learning_rate", "betas", "order", "text", "data", "model"],
 )
 def test_another_run_is_refused(tmp_path, changes, words):
     trainer(tmp_path).run()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fenchel.training import Constant, InverseSqrt, Linear, Plateau, make_schedule
-from tests.training.tiny import config_with
+from tests.training.tiny import config_with, trainer
 
 
 def test_constant():
@@ -61,3 +61,19 @@ def test_linear_ends_above_zero():
 def test_linear_of_a_config():
     config = config_with(schedule="linear", max_steps=7, warmup_steps=3, learning_rate=0.5)
     assert make_schedule(config) == Linear(0.5, 3, 7)
+
+
+def test_a_metric_that_has_not_moved_counts_for_nothing(tmp_path):
+    """Accuracy is 0 at first, however well a model learns: no reason to cut, or to stop."""
+    values = iter([0.0] * 6 + [0.1, 0.0, 0.0])
+    trainer(
+        tmp_path,
+        max_epochs=9,
+        log_every=5,
+        patience=5,
+        mode="max",
+        validate=lambda model: {"loss": next(values)},
+    ).run()
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    rates = [line["learning_rate"] for line in lines if line["kind"] == "train"]
+    assert rates == [0.02] * 8 + [0.01]

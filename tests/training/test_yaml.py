@@ -130,7 +130,15 @@ def test_errors_of_nested_configs(tmp_path, text, message):
     assert str(error.value).startswith(f"{tmp_path / 'run.yaml'}: {message}")
 
 
-@pytest.mark.parametrize("data", [b"a: [", b"\xff\xfe\x00", None, b"!!python/object:os.system {}"])
+ODD = [
+    b"seed: 2001-99-99", b"seed: " + b"9" * 5000, b"seed: !!bool x", b"seed: !!timestamp x",
+    b"seed: " + b"[" * 500 + b"]" * 500, b"a: &a [1]\nb: *a", b"#" * (1 << 20) + b"\n", b"a: \x00",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "data", [b"a: [", b"\xff\xfe\x00", None, b"!!python/object:os.system {}", *ODD]
+)
 def test_what_is_not_yaml(tmp_path, data):
     path = tmp_path / "run.yaml"
     if data is not None:

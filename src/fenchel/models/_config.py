@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fenchel._checks import FenchelError, check_int, check_number
+from fenchel._short import short
 from fenchel.models._batch import check_vocabulary
 from fenchel.models._normalizers import normalizer
 from fenchel.models._output import output_alpha
@@ -18,6 +19,22 @@ _TARGET_SIZE = "number of target tokens; 0 until the task knows it"
 _TIED = "whether the target embedding is also the output layer's weight"
 _SHARED = "whether source and target share one embedding (needs a joint vocabulary)"
 _SMOOTHING = "how much of each target token is spread over the others"
+
+
+# Wider or deeper than any model that one machine trains; a slip of the finger, or a stranger's
+# config, is refused before it is built.
+_MOST = {
+    "source_vocabulary": 2**24,
+    "target_vocabulary": 2**24,
+    "embedding": 2**16,
+    "hidden": 2**16,
+    "width": 2**16,
+    "heads": 2**10,
+    "layers": 256,
+    "feedforward": 2**18,
+    "max_length": 2**20,
+}
+_LONGEST = 100  # characters of a name of a map
 
 
 def _field(default: Any, text: str) -> Any:
@@ -61,7 +78,7 @@ class LSTMConfig:
             _check_count(self, label)
         _check_choice(self, "attention_score", ("general", "dot", "mlp"))
         _check_bools(self, "bidirectional", "input_feeding")
-        normalizer(self.attention)
+        _check_map(self, "attention")
         if self.bidirectional and self.hidden % 2:
             raise FenchelError(
                 "LSTMConfig: expected an even `hidden` for a bidirectional encoder, half for each "
@@ -116,8 +133,8 @@ class TransformerConfig:
         _check_choice(self, "norm", ("pre", "post"))
         _check_choice(self, "positions", ("sinusoidal", "learned"))
         _check_share(self, "attention_dropout")
-        for spec in (self.encoder_attention, self.decoder_attention, self.cross_attention):
-            normalizer(spec)
+        for label in ("encoder_attention", "decoder_attention", "cross_attention"):
+            spec = _check_map(self, label)
             if spec.startswith("structured"):
                 raise FenchelError(
                     f"TransformerConfig: {spec!r} is for the global attention of the LSTM; heads "
@@ -149,14 +166,16 @@ def _check_common(config: Config) -> None:
     name = type(config).__name__
     kind = next(f.default for f in fields(config) if f.name == "kind")
     if config.kind != kind:
-        raise FenchelError(f"{name}: expected `kind` to be {kind!r}, but got {config.kind!r}.")
+        raise FenchelError(f"{name}: expected `kind` to be {kind!r}, but got {short(config.kind)}.")
     for label in ("source_vocabulary", "target_vocabulary"):
         size = getattr(config, label)
         if check_int(name, label, size) != 0:  # 0: not known yet
             check_vocabulary(name, label, size)
+            _check_most(config, label)
     _check_bools(config, "tied_embeddings", "shared_embeddings")
     _check_share(config, "dropout")
     _check_share(config, "label_smoothing")
+    _check_short(config, "output")
     output_alpha(config.output)
     if config.shared_embeddings and config.source_vocabulary != config.target_vocabulary:
         raise FenchelError(
@@ -168,13 +187,38 @@ def _check_common(config: Config) -> None:
 def _check_count(config: Config, label: str) -> None:
     name, value = type(config).__name__, getattr(config, label)
     if check_int(name, label, value) < 1:
-        raise FenchelError(f"{name}: expected `{label}` of at least 1, but got {value}.")
+        raise FenchelError(f"{name}: expected `{label}` of at least 1, but got {short(value)}.")
+    _check_most(config, label)
+
+
+def _check_most(config: Config, label: str) -> None:
+    name, value = type(config).__name__, getattr(config, label)
+    if value > _MOST[label]:
+        raise FenchelError(
+            f"{name}: expected `{label}` of at most {_MOST[label]}, but got {short(value)}."
+        )
+
+
+def _check_short(config: Config, label: str) -> None:
+    value = getattr(config, label)
+    if isinstance(value, str) and len(value) > _LONGEST:
+        raise FenchelError(
+            f"{type(config).__name__}: expected `{label}` to name a map in at most {_LONGEST} "
+            f"characters, but got {short(value)}."
+        )
+
+
+def _check_map(config: Config, label: str) -> str:
+    _check_short(config, label)
+    spec: str = getattr(config, label)
+    normalizer(spec)
+    return spec
 
 
 def _check_share(config: Config, label: str) -> None:
     name, value = type(config).__name__, getattr(config, label)
     if not check_number(name, label, value, 0.0, "(0 is none)") < 1:
-        raise FenchelError(f"{name}: expected `{label}` below 1, but got {value!r}.")
+        raise FenchelError(f"{name}: expected `{label}` below 1, but got {short(value)}.")
 
 
 def _check_bools(config: Config, *labels: str) -> None:
@@ -182,7 +226,7 @@ def _check_bools(config: Config, *labels: str) -> None:
         value = getattr(config, label)
         if not isinstance(value, bool):
             raise FenchelError(
-                f"{type(config).__name__}: expected `{label}` to be a bool, but got {value!r}."
+                f"{type(config).__name__}: expected `{label}` to be a bool, but got {short(value)}."
             )
 
 
@@ -191,5 +235,5 @@ def _check_choice(config: Config, label: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise FenchelError(
             f"{type(config).__name__}: expected `{label}` to be one of {', '.join(choices)}, but "
-            f"got {value!r}."
+            f"got {short(value)}."
         )

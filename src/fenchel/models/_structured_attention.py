@@ -62,7 +62,7 @@ def structured_attention(text: str | None) -> Module:
     name, colon, rest = (text or "").partition(":")
     if name == "chain" and not colon:
         return ChainAttention()
-    if name == "subsets" and (not colon or rest.isdecimal()):
+    if name == "subsets" and (not colon or (rest.isdecimal() and len(rest) < 10)):
         return SubsetAttention(int(rest) if colon else 2)
     raise FenchelError(
         "normalizer: expected 'structured:subsets', 'structured:subsets:3' (of 3 positions) or "

@@ -7,6 +7,10 @@ from typing import Any
 from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel.tasks._vocabulary import SPECIALS
+from fenchel.training._files import write_file
+from fenchel.training._reading import LARGE, Unreadable, parse_json, read_plain
+
+LEAST = len(SPECIALS) + 256  # tokens: every byte has one
 
 
 class BPE:
@@ -33,17 +37,13 @@ class BPE:
     @classmethod
     def learn(cls, texts: Iterable[str], size: int) -> BPE:
         """Learn merges until there are ``size`` tokens; at least 260, the bytes and specials."""
-        least = len(SPECIALS) + 256
-        if size < least:
+        if size < LEAST:
             raise FenchelError(
-                f"BPE: expected a vocabulary of at least {least} (every byte, and "
+                f"BPE: expected a vocabulary of at least {LEAST} (every byte, and "
                 f"{len(SPECIALS)} special tokens), but got {size}."
             )
         library = _library()
-        tokenizer = library.Tokenizer(library.models.BPE())
-        tokenizer.normalizer = library.normalizers.Strip()
-        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=True)
-        tokenizer.decoder = library.decoders.ByteLevel()
+        tokenizer = _tokenizer(library.models.BPE())
         trainer = library.trainers.BpeTrainer(
             vocab_size=size,
             special_tokens=list(SPECIALS),
@@ -72,19 +72,69 @@ class BPE:
         ]
 
     def save(self, path: Path) -> None:
-        """Write the JSON of the ``tokenizers`` library."""
-        self._tokenizer.save(str(path))
+        """Write the JSON of the ``tokenizers`` library, down to the disk."""
+        write_file(path, [self._tokenizer.to_str(pretty=True).encode()])
 
     @classmethod
     def load(cls, path: Path) -> BPE:
-        """Read what :meth:`save` wrote."""
-        if not path.is_file():
+        """Read what :meth:`save` wrote: tokens and merges, all else is as :meth:`learn` has it."""
+        if not path.exists() and not path.is_symlink():
             raise FenchelError(f"{path}: expected the tokenizer of a run, but there is none.")
+        try:
+            document = parse_json(read_plain(path, LARGE))
+        except Unreadable as error:
+            raise FenchelError(
+                f"{path}: expected JSON of the tokenizers library, but it is damaged ({error})."
+            ) from error
+        vocabulary, merges = _parts(document)
+        if vocabulary is None or merges is None:
+            raise FenchelError(f"{path}: expected JSON of the tokenizers library.")
         library = _library()
         try:
-            return cls(library.Tokenizer.from_file(str(path)))
-        except Exception:  # the library raises bare Exception
-            raise FenchelError(f"{path}: expected JSON of the tokenizers library.") from None
+            tokenizer = _tokenizer(library.models.BPE(vocabulary, merges))
+            tokenizer.add_special_tokens(list(SPECIALS))
+            return cls(tokenizer)
+        except Exception as error:  # the library raises bare Exception
+            reason = str(error)[:100]
+            raise FenchelError(
+                f"{path}: expected JSON of the tokenizers library ({reason})."
+            ) from error
+
+
+Merges = list[tuple[str, str]]
+
+
+def _parts(document: Any) -> tuple[dict[str, int] | None, Merges | None]:
+    """The numbered tokens and the merges of a file, or None of what is not as it should be."""
+    model = document.get("model") if isinstance(document, dict) else None
+    if not isinstance(model, dict) or model.get("type") != "BPE":
+        return None, None
+    vocabulary, merges = model.get("vocab"), model.get("merges")
+    if not isinstance(vocabulary, dict) or not isinstance(merges, list):
+        return None, None
+    numbers = {name: n for name, n in vocabulary.items() if type(n) is int}
+    good = sorted(numbers.values()) == list(range(len(vocabulary)))
+    good = good and all(numbers.get(name) == i for i, name in enumerate(SPECIALS))
+    # Older versions of the library write a merge as one text.
+    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else merge for merge in merges]
+    fine = all(
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and all(isinstance(part, str) and part in numbers for part in pair)
+        and pair[0] + pair[1] in numbers
+        for pair in pairs
+    )
+    return (numbers if good else None), ([(a, b) for a, b in pairs] if fine else None)
+
+
+def _tokenizer(model: Any) -> Any:
+    """Byte pair encoding of bytes, with no white space at the ends of a text."""
+    library = _library()
+    tokenizer = library.Tokenizer(model)
+    tokenizer.normalizer = library.normalizers.Strip()
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    return tokenizer
 
 
 def _library() -> Any:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
 from fenchel.models import LSTMConfig, TransformerConfig
 from fenchel.tasks._options import check_at_least, option
 from fenchel.tasks._task import Task
@@ -11,6 +12,7 @@ from fenchel.tasks.inflection import InflectionConfig
 from fenchel.tasks.translation import TextConfig
 from fenchel.training import TrainConfig
 
+MOST_PENALTY = 100.0  # the length to this power is still a number
 ModelKind = Literal["lstm", "transformer"]
 
 
@@ -24,6 +26,11 @@ class DataConfig:
         None, "inflection: the language of all files; null = what each file's name says"
     )
 
+    def __post_init__(self) -> None:
+        for path in (*self.train, *self.dev):
+            if not path or "\0" in path:
+                raise FenchelError(f"DataConfig: expected names of files, but got {short(path)}.")
+
 
 @dataclass(frozen=True)
 class SearchConfig:
@@ -36,11 +43,11 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_length", "validation_beam"):
-            check_at_least("SearchConfig", name, getattr(self, name), 1)
-        if not self.length_penalty >= 0:
+            check_at_least("SearchConfig", name, getattr(self, name), 1, 1_000_000)
+        if not 0 <= self.length_penalty <= MOST_PENALTY:
             raise FenchelError(
-                "SearchConfig: expected `length_penalty` of at least 0, but got "
-                f"{self.length_penalty!r}."
+                f"SearchConfig: expected `length_penalty` between 0 and {MOST_PENALTY:g}, but got "
+                f"{short(self.length_penalty)}."
             )
 
 

@@ -27,6 +27,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     metric: ClassVar[str]  # the one that training maximises
+    metrics: ClassVar[Mapping[str, str]]  # all that `score` gives, each with "max" or "min"
     training: ClassVar[Mapping[str, Any]] = {}  # defaults of TrainConfig that suit the task
 
     @staticmethod

@@ -1,22 +1,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
-from fenchel.models import Batch, Seq2Seq, build_model
+from fenchel._short import short
+from fenchel.models import UNK, Batch, Seq2Seq
+from fenchel.tasks._before import (
+    check_files,
+    check_model,
+    check_settings,
+    check_training,
+    check_writable,
+)
 from fenchel.tasks._files import unquoted
+from fenchel.tasks._fit import fit
 from fenchel.tasks._predict import answer
 from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run, sized
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
+from fenchel.tasks._run_files import MEANING, check_meaning
 from fenchel.tasks.translation import TextConfig
-from fenchel.training import Trainer, TrainResult, override
-from fenchel.training.distributed import Ranks, check_parallel, is_own_restart, join
+from fenchel.training import CheckpointStore, Trainer, TrainResult, override
+from fenchel.training._checkpoint import same_weights
+from fenchel.training._lock import RunLock
+from fenchel.training.distributed import Ranks, is_own_restart, join
 
 Note = Callable[[str], None]
 Pair = tuple[list[int], list[int]]
@@ -44,15 +56,27 @@ def start_run(
     if not data.train or not data.dev:
         missing = "--dev" if data.train else "--train"
         raise FenchelError(f"{missing}: expected at least one file, but got none.")
+    check_settings(settings)
+    check_files(data)
+    check_writable(directory)
     kind = TASKS[task]
     data = _absolute(data)
-    config = replace(override(default_config(kind, model), settings), data=data)
+    default = replace(default_config(kind, model), data=data)
+    config = override(default, settings)
+    check_training(kind, config)
+    check_model(_of_any_size(config))
     examples = list(kind.read_gold(data.train, data.language))
     for _ in kind.read_gold(data.dev, data.language):
         pass
     learned = kind.from_options(examples, config.task)
-    _check_some_short_enough(map(learned.pair, examples), config)
-    _check_parallel(sized(config, learned))
+    pairs = _short_enough(list(map(learned.pair, examples)), config, _ignore)
+    if not pairs:
+        raise FenchelError(
+            "task.max_tokens: expected a limit that leaves training pairs, but all have a side of "
+            f"more than {_limit(config)} tokens."
+        )
+    config = sized(fit(default, settings, pairs), learned)
+    check_model(config)
     return create_run(directory, learned, config)
 
 
@@ -62,9 +86,13 @@ def resume_run(directory: str | Path, task: str, data: DataConfig, settings: Seq
     Settings of the model and of the task are those of its weights and vocabularies, and cannot
     be others.
     """
+    check_settings(settings)
+    check_files(data)
     run = open_run(directory, task)
     config = override(run.config, settings)
     _check_unchanged(run.directory, run.config, config)
+    check_training(TASKS[run.task.name], config)
+    check_model(config)
     kept = {name: value for name, value in vars(_absolute(data)).items() if value}
     return replace(run, config=replace(config, data=replace(config.data, **kept)))
 
@@ -137,6 +165,9 @@ def _train_run(
         scores = task.score(dev, answers)
         return {name: value for name, value in scores.items() if "/" not in name}
 
+    with ranks.together():
+        if resume:
+            _check_checkpoint(run, ranks)
     trainer = Trainer(
         run.new_model(),
         pairs,
@@ -144,10 +175,23 @@ def _train_run(
         run.directory,
         collate=Batch.collate,
         validate=validate,
+        extra={MEANING: run.meaning},
         run_config=config,
         show_progress=show_progress,
     )
     return trainer.run(resume=resume)
+
+
+def _check_checkpoint(run: Run, ranks: Ranks) -> None:
+    """Check that there is a checkpoint of this very run, or none, before memory is taken for it."""
+    store = CheckpointStore(run.directory)
+    with closing(RunLock(run.directory)) as lock:
+        if ranks.leads:
+            lock.acquire()  # else what is checked may be gone: the trainer takes it again
+        if store.find() is not None:
+            checks = {"model": same_weights(run.empty_model())}
+            state = store.load(groups=(), later=("model",), checks=checks).state
+            check_meaning(run.directory, run.meaning, state)
 
 
 def _ignore(sentence: str) -> None:
@@ -166,8 +210,9 @@ def _check_unchanged(directory: Path, was: RunConfig, config: RunConfig) -> None
         for name, value in vars(getattr(was, part)).items():
             if new[name] != value:
                 raise FenchelError(
-                    f"{directory}: expected to resume with {part}.{name} = {value!r} as the run "
-                    f"was started, but got {new[name]!r}; use another directory to change it."
+                    f"{directory}: expected to resume with {part}.{name} = {short(value)} as the "
+                    f"run was started, but got {short(new[name])}; use another directory to "
+                    f"change it."
                 )
 
 
@@ -175,20 +220,10 @@ def _limit(config: RunConfig) -> int | None:
     return config.task.max_tokens if isinstance(config.task, TextConfig) else None
 
 
-def _check_parallel(config: RunConfig) -> None:
-    ranks = Ranks()
-    if ranks.size > 1:
-        with torch.device("meta"):  # a model without weights tells as much
-            check_parallel(build_model(config.model), config.train, ranks)
-
-
-def _check_some_short_enough(pairs: Iterable[Pair], config: RunConfig) -> None:
-    limit = _limit(config)
-    if limit is not None and not any(max(map(len, pair)) <= limit for pair in pairs):
-        raise FenchelError(
-            "task.max_tokens: expected a limit that leaves training pairs, but all have a side of "
-            f"more than {limit} tokens."
-        )
+def _of_any_size(config: RunConfig) -> RunConfig:
+    """With the smallest vocabularies: what is wrong without them need not wait for files."""
+    model = replace(config.model, source_vocabulary=UNK + 1, target_vocabulary=UNK + 1)
+    return replace(config, model=model)
 
 
 def _short_enough(pairs: list[Pair], config: RunConfig, note: Note) -> list[Pair]:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
 from fenchel.models import BOS, EOS, PAD, UNK
+from fenchel.training._files import write_file
+from fenchel.training._reading import LARGE, Unreadable, parse_json, read_plain
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 if [PAD, BOS, EOS, UNK] != [0, 1, 2, 3]:  # the order of SPECIALS
@@ -37,7 +40,9 @@ class Vocabulary:
         self._numbers = {token: i for i, token in enumerate(self.tokens, len(SPECIALS))}
         if len(self._numbers) != len(self.tokens):
             twice = next(token for token, count in Counter(self.tokens).items() if count > 1)
-            raise FenchelError(f"Vocabulary: expected each token once, but {twice!r} came twice.")
+            raise FenchelError(
+                f"Vocabulary: expected each token once, but {short(twice)} came twice."
+            )
 
     @classmethod
     def learn(cls, sequences: Iterable[Iterable[str]], min_count: int = 1) -> Vocabulary:
@@ -67,20 +72,28 @@ class Vocabulary:
         return REPLACEMENT if number == UNK else SPECIALS[number]
 
     def save(self, path: Path) -> None:
-        """Write the tokens as JSON."""
-        path.write_text(json.dumps(self.tokens, ensure_ascii=False, indent=0) + "\n", "utf-8")
+        """Write the tokens as JSON, down to the disk."""
+        text = json.dumps(self.tokens, ensure_ascii=False, indent=0)
+        if any("\ud800" <= character <= "\udfff" for character in text):  # of a file's name
+            text = json.dumps(self.tokens, indent=0)
+        write_file(path, [f"{text}\n".encode()])
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Read what :meth:`save` wrote."""
-        try:
-            tokens = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
+        if not path.exists() and not path.is_symlink():
             raise FenchelError(
                 f"{path}: expected the vocabulary of a run, but there is no such file."
-            ) from None
-        except ValueError:
-            tokens = None
+            )
+        try:
+            tokens = parse_json(read_plain(path, LARGE))
+        except Unreadable as error:
+            raise FenchelError(
+                f"{path}: expected a JSON list of tokens, but the file is damaged ({error})."
+            ) from error
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise FenchelError(f"{path}: expected a JSON list of tokens.")
-        return cls(tokens)
+        try:
+            return cls(tokens)
+        except FenchelError as error:
+            raise FenchelError(f"{path}: {error}") from None

@@ -8,11 +8,12 @@ for the language, one for each tag, then the characters of the lemma.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from fenchel._checks import FenchelError
 from fenchel.tasks._edit_distance import edit_distance
@@ -57,6 +58,7 @@ class Inflection(Task):
 
     name = "inflection"
     metric = "accuracy"
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "max", "edit_distance": "min"}
 
     def __init__(self, source: Vocabulary, target: Vocabulary) -> None:
         self.source = source
@@ -79,6 +81,7 @@ class Inflection(Task):
     def learn(cls, examples: Iterable[Example], min_count: int = 1) -> Inflection:
         """The task whose vocabularies are those of the examples."""
         known = list(examples)
+        _check_some_known(known, min_count)
         source = Vocabulary.learn((_source_tokens(example) for example in known), min_count)
         return cls(source, Vocabulary.learn((e.target or "" for e in known), min_count))
 
@@ -206,6 +209,18 @@ def _example(line: Line, group: str, gold: bool, expected: str) -> Example:
         if value is not None and not value.strip() and (gold or label != "form"):
             raise FenchelError(f"{line.place}: expected {expected}, but the {label} is empty.")
     return Example(lemma, form or None, tuple(tags.strip().split(";")), group, line.place)
+
+
+def _check_some_known(examples: Sequence[Example], min_count: int) -> None:
+    """Refuse a count that leaves no character of lemmas, or none of forms."""
+    sides = ((e.source for e in examples), (e.target or "" for e in examples))
+    counts = [Counter(character for text in side for character in text) for side in sides]
+    most = min(max(count.values(), default=0) for count in counts)
+    if 0 < most < min_count:
+        raise FenchelError(
+            f"InflectionConfig: expected `min_count` to be an int of at most {most} for these "
+            f"files, in which no character is more frequent, but got {min_count}."
+        )
 
 
 def _source_tokens(example: Example) -> list[str]:

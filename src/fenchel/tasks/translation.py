@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from fenchel._checks import FenchelError
 from fenchel.models import EOS
-from fenchel.tasks._bpe import BPE
+from fenchel.tasks._bpe import BPE, LEAST
 from fenchel.tasks._files import Line, check_not_empty, read_lines
 from fenchel.tasks._options import check_at_least, option
 from fenchel.tasks._task import Example, Task
@@ -35,6 +35,7 @@ class TextConfig:
     )
 
     def __post_init__(self) -> None:
+        check_at_least("TextConfig", "vocabulary", self.vocabulary, LEAST, 1_000_000)
         if self.max_tokens is not None:
             check_at_least("TextConfig", "max_tokens", self.max_tokens, 1)
 
@@ -55,6 +56,7 @@ class Translation(Task):
 
     name = "translation"
     metric = "bleu"
+    metrics: ClassVar[Mapping[str, str]] = {"bleu": "max", "chrf": "max"}
     training: ClassVar[Mapping[str, Any]] = {"batch_unit": "tokens", "batch_size": 4000}
 
     def __init__(self, source: BPE, target: BPE) -> None:
@@ -139,6 +141,7 @@ class Summarization(Translation):
 
     name = "summarization"
     metric = "rouge_l"
+    metrics: ClassVar[Mapping[str, str]] = {"rouge_1": "max", "rouge_2": "max", "rouge_l": "max"}
 
     def score(self, examples: Sequence[Example], answers: Sequence[str]) -> dict[str, float]:
         return rouge(answers, [example.target or "" for example in examples])

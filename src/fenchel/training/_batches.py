@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
 
 
 def bucketed_batches(
@@ -76,10 +76,5 @@ def check_lengths(lengths: Sequence[int]) -> None:
         if not isinstance(length, int) or length < 1:
             raise FenchelError(
                 f"Trainer: expected the length of each example to be an int of at least 1, but "
-                f"got {length!r} for example {index}."
+                f"got {short(length)} for example {index}."
             )
-
-
-def fingerprint(lengths: Sequence[int]) -> str:
-    """A short digest that changes with the number, lengths and order of the examples."""
-    return hashlib.sha256(",".join(map(str, lengths)).encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,26 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
+from fenchel.training._digest import digested
 from fenchel.training._errors import TrainingError
-from fenchel.training._files import DISK_FULL, replace_file, sync_directory, write_file
+from fenchel.training._files import (
+    DISK_FULL,
+    check_directory,
+    open_plain,
+    replace_file,
+    sync_directory,
+    write_file,
+)
+from fenchel.training._header import Shapes, check_shapes, read_header, shapes_of
+from fenchel.training._memory import check_fits
+from fenchel.training._pointer import FORMAT, POINTER, Pointer, check_format, read_pointer
+from fenchel.training._reading import LARGE, Unreadable, read_json
 from fenchel.training._tensors import pack, unpack, unpack_each
 from fenchel.training.distributed import Wholes
 
-FORMAT = 1
-POINTER = "checkpoints.json"
 Tensors = Mapping[str, Tensor] | Wholes
+Checks = Mapping[str, Callable[[Path, Shapes], None]]
 GROUPS = ("model", "optimizer", "random")
 _PARTIAL = ".partial"
 
@@ -43,20 +55,9 @@ class Checkpoint:
 
     def load_weights(self, model: nn.Module) -> None:
         """Put the weights into ``model``, which must have the same names and shapes."""
-        found, wanted = self.tensors["model"], model.state_dict()
-        for name in {**wanted, **found}:
-            has, needs = (_shape(one.get(name)) for one in (found, wanted))
-            if has != needs:
-                raise FenchelError(
-                    f"{self.path}: expected the weights of this model, but they are another's, "
-                    f"where {name} is {has} and not {needs}; build the model with the config of "
-                    f"the run."
-                )
+        found = self.tensors["model"]
+        check_shapes(self.path, shapes_of(found), shapes_of(model.state_dict()))
         model.load_state_dict(found)
-
-
-def _shape(tensor: Tensor | None) -> str:
-    return "absent" if tensor is None else f"of shape {tuple(tensor.shape)}"
 
 
 class CheckpointStore:
@@ -74,20 +75,23 @@ class CheckpointStore:
 
     def find(self, which: Literal["latest", "best"] = "latest") -> Path | None:
         """Where the latest or the best checkpoint is, if there is one."""
-        name = self._pointer()[which]
+        pointer = read_pointer(self.run_dir)
+        name = pointer.latest if which == "latest" else pointer.best
         return None if name is None else self.directory / name
 
     def save(self, tensors: Mapping[str, Tensors], state: Mapping[str, Any], *, best: bool) -> Path:
         """Write a checkpoint, point to it, then remove those that are no longer wanted."""
-        pointer = self._pointer()
+        check_directory(self.directory)
+        pointer = read_pointer(self.run_dir)
         try:
             path = self._write(tensors, state)
-            kept = [*pointer["kept"], path.name][-self.keep :]
-            chosen = path.name if best else pointer["best"]
-            new = {"format": FORMAT, "latest": path.name, "best": chosen, "kept": kept}
-            replace_file(self.run_dir / POINTER, _json(new))
+            kept = (*pointer.kept, path.name)[-self.keep :]
+            new = Pointer(path.name, path.name if best else pointer.best, kept)
+            replace_file(self.run_dir / POINTER, _json(new.document()))
         except BaseException as error:
-            self._remove_all_but(self._pointer())  # read again: the new one may be in place
+            self._remove_all_but(
+                read_pointer(self.run_dir)
+            )  # read again: the new one may be in place
             if isinstance(error, OSError) and error.errno in DISK_FULL:
                 raise TrainingError(
                     f"the disk of {self.run_dir} is full; free some space and resume: "
@@ -102,43 +106,40 @@ class CheckpointStore:
         which: Literal["latest", "best"] = "latest",
         groups: Iterable[str] = GROUPS,
         later: Iterable[str] = (),
+        checks: Checks | None = None,
     ) -> Checkpoint:
         """Read the latest or the best checkpoint; nothing is written, whatever is wrong with it.
 
         Of the groups that are to be read ``later``, one tensor at a time, the files are checked.
+        ``checks`` see the names and shapes of a group before any of it is read.
         """
         path = self.find(which)
         if path is None:
             raise FenchelError(
                 f"{self.run_dir}: expected a run with a {which} checkpoint, but there is none."
             )
-        state = _read_json(path / "state.json")
-        _check_format(path / "state.json", state)
-        for group in (*groups, *later):
-            _check_digest(_file(path, group), state)
+        check_directory(self.directory)
+        check_directory(path)
+        state = _read_state(path / "state.json")
+        files = {group: _file(path, group) for group in (*groups, *later)}
+        for group, file in files.items():
+            with _explained(file):
+                shapes = read_header(file).shapes
+                check_fits(file, file.stat().st_size)
+            if checks is not None and group in checks:
+                checks[group](file, shapes)
+        for file in files.values():
+            _check_digest(file, state)
         checkpoint = Checkpoint(path, {}, state)
         for group in groups:
-            with _explained(file := _file(path, group)):
-                checkpoint.tensors[group] = unpack(file)
+            with _explained(files[group]):
+                checkpoint.tensors[group] = unpack(files[group])
         return checkpoint
 
     def describe_latest(self) -> str:
         """The latest checkpoint in words, for messages."""
         path = self.find()
         return "no checkpoint" if path is None else f"the checkpoint {path}"
-
-    def _pointer(self) -> dict[str, Any]:
-        path = self.run_dir / POINTER
-        if not path.exists():
-            return {"latest": None, "best": None, "kept": []}
-        pointer = _read_json(path)
-        _check_format(path, pointer)
-        if not {"latest", "best", "kept"} <= pointer.keys():
-            raise FenchelError(
-                f"{path}: expected the keys latest, best and kept, but got "
-                f"{', '.join(pointer)}; the file is damaged."
-            )
-        return pointer
 
     def _write(self, tensors: Mapping[str, Tensors], state: Mapping[str, Any]) -> Path:
         final = self._free_name(int(state["step"]))
@@ -148,7 +149,7 @@ class CheckpointStore:
         digests = {}
         for group, named in tensors.items():
             file, digest = _file(partial, group), hashlib.sha256()
-            write_file(file, _digested(pack(named), digest))
+            write_file(file, digested(pack(named), digest))
             digests[file.name] = digest.hexdigest()
         write_file(partial / "state.json", [_json({"format": FORMAT, **state, "sha256": digests})])
         sync_directory(partial)
@@ -159,20 +160,25 @@ class CheckpointStore:
     def _free_name(self, step: int) -> Path:
         """A name that no checkpoint has: one at the same step may be the last good one."""
         path, number = self.directory / f"step-{step:08d}", 1
-        while path.exists():
+        while os.path.lexists(path):
             path, number = self.directory / f"step-{step:08d}.{number}", number + 1
         return path
 
-    def _remove_all_but(self, pointer: Mapping[str, Any]) -> None:
+    def _remove_all_but(self, pointer: Pointer) -> None:
         """Remove what the pointer does not name, also what a killed process has left behind."""
-        wanted = {*pointer["kept"], pointer["latest"], pointer["best"]}
+        check_directory(self.directory)
+        wanted = {*pointer.kept, pointer.latest, pointer.best}
         for path in self.directory.glob("step-*"):
             if path.name not in wanted:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def load_checkpoint(
-    run_dir: str | Path, which: Literal["latest", "best"] = "best", *, weights_only: bool = True
+    run_dir: str | Path,
+    which: Literal["latest", "best"] = "best",
+    *,
+    weights_only: bool = True,
+    model: nn.Module | None = None,
 ) -> Checkpoint:
     """The best or the latest checkpoint of a run, to predict with or to look into.
 
@@ -180,9 +186,18 @@ def load_checkpoint(
         run_dir: where the run is.
         which: ``"best"`` by the validation metric, or ``"latest"``.
         weights_only: leave out the optimizer's tensors and the states of the generators.
+        model: whose weights they must be, by name and shape; it may be on the device ``meta``, and
+            is not changed. Without it, the file alone says how much memory is taken.
     """
     groups = ("model",) if weights_only else GROUPS
-    return CheckpointStore(Path(run_dir)).load(which, groups)
+    checks = None if model is None else {"model": same_weights(model)}
+    return CheckpointStore(Path(run_dir)).load(which, groups, checks=checks)
+
+
+def same_weights(model: nn.Module) -> Callable[[Path, Shapes], None]:
+    """A check that a file has the weights of a model, by name and shape."""
+    wanted = shapes_of(model.state_dict())
+    return lambda path, shapes: check_shapes(path, shapes, wanted)
 
 
 def tensors_of(checkpoint: Checkpoint, group: str) -> Iterator[tuple[str, Tensor]]:
@@ -199,37 +214,27 @@ def _json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from error
-    if not isinstance(value, dict):
-        raise FenchelError(f"{path}: expected a JSON object, but got {type(value).__name__}.")
-    return value
-
-
-def _check_format(path: Path, value: Mapping[str, Any]) -> None:
-    if value.get("format") != FORMAT:
-        raise FenchelError(
-            f"{path}: expected checkpoint format {FORMAT}, but got {value.get('format')!r}; use "
-            f"the version of fenchel that wrote it, or start a new run in another directory."
-        )
+def _read_state(path: Path) -> dict[str, Any]:
+    with _explained(path):
+        state = read_json(path, LARGE)
+    check_format(path, state)
+    kinds = {"config": dict, "sha256": dict, "extra": dict, "data": str}
+    for name, kind in kinds.items():
+        if not isinstance(state.get(name, kind()), kind):
+            raise FenchelError(
+                f"{path}: expected `{name}` to be a {kind.__name__}, but got {short(state[name])}; "
+                f"the file is damaged."
+            )
+    return state
 
 
 def _check_digest(path: Path, state: Mapping[str, Any]) -> None:
     digest = hashlib.sha256()
-    with _explained(path), path.open("rb") as file:
+    with _explained(path), os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
     if digest.hexdigest() != state.get("sha256", {}).get(path.name):
         raise _damaged(path, "its SHA-256 is not the one in state.json")
-
-
-def _digested(pieces: Iterable[bytes | memoryview], digest: Any) -> Iterator[bytes | memoryview]:
-    for piece in pieces:
-        digest.update(piece)
-        yield piece
 
 
 @contextmanager
@@ -237,7 +242,7 @@ def _explained(path: Path) -> Iterator[None]:
     """A file that cannot be read is damaged, or was removed in the meantime."""
     try:
         yield
-    except OSError as error:
+    except (OSError, Unreadable) as error:
         raise _damaged(path, error) from error
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
+
+MANY = 2**53  # of anything that is counted: as far as floats do
 
 
 def _field(default: Any, text: str, *, frozen: bool = True) -> Any:
@@ -103,41 +106,41 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check each value; a wrong one is named with what was expected."""
-        for name in (
-            "batch_size",
-            "bucket_window",
-            "warmup_steps",
-            "log_every",
-            "keep_checkpoints",
+        for name, low, high in (
+            ("batch_size", 1, MANY),
+            ("bucket_window", 1, MANY),
+            ("warmup_steps", 1, MANY),
+            ("log_every", 1, MANY),
+            ("keep_checkpoints", 1, MANY),
+            ("seed", 0, 2**63 - 1),
+            ("plateau_patience", 0, MANY),
         ):
-            self._check(
-                name, self._is_int(name) and getattr(self, name) >= 1, "an int of at least 1"
-            )
-        for name in (
-            "max_epochs",
-            "max_steps",
-            "validate_every",
-            "patience",
-            "checkpoint_every",
-            "threads",
+            self._check_int(name, low, high)
+        for name, high in (
+            ("max_epochs", MANY),
+            ("max_steps", MANY),
+            ("validate_every", MANY),
+            ("patience", MANY),
+            ("checkpoint_every", MANY),
+            ("threads", 1024),
         ):
-            value = getattr(self, name)
-            good = value is None or (self._is_int(name) and value >= 1)
-            self._check(name, good, "an int of at least 1, or None")
-        for name in ("seed", "plateau_patience"):
-            self._check(
-                name, self._is_int(name) and getattr(self, name) >= 0, "an int of at least 0"
-            )
+            if getattr(self, name) is not None:
+                self._check_int(name, 1, high, ", or None")
         for name in ("clip_norm", "max_minutes"):
             good = getattr(self, name) is None or self._is_number(name, 0.0, math.inf)
             self._check(name, good, "a number above 0, or None")
-        for name in ("learning_rate", "timeout_minutes"):
+        for name, most in (("learning_rate", 10.0), ("timeout_minutes", 60.0 * 24 * 365)):
             self._check(name, self._is_number(name, 0.0, math.inf), "a number above 0")
+            self._check(name, getattr(self, name) <= most, f"a number of at most {most:g}")
         self._check(
             "plateau_factor", self._is_number("plateau_factor", 0.0, 1.0), "between 0 and 1"
         )
         decay = self.weight_decay == 0 or self._is_number("weight_decay", 0.0, math.inf)
         self._check("weight_decay", decay, "a number of at least 0")
+        for name in ("bf16", "tensorboard", "vocabulary_parallel"):
+            self._check(name, isinstance(getattr(self, name), bool), "True or False")
+        for name in ("device", "metric"):
+            self._check(name, isinstance(getattr(self, name), str), "text")
         betas = isinstance(self.betas, tuple) and len(self.betas) == 2
         betas = betas and all(isinstance(b, float | int) and 0 <= b < 1 for b in self.betas)
         self._check("betas", betas, "two numbers of at least 0 and below 1")
@@ -160,9 +163,11 @@ class TrainConfig:
                 "`patience` are all None; set one of them."
             )
 
-    def _is_int(self, name: str) -> bool:
+    def _check_int(self, name: str, low: int, high: int, none: str = "") -> None:
         value = getattr(self, name)
-        return isinstance(value, int) and not isinstance(value, bool)
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= low
+        self._check(name, good, f"an int of at least {low}{none}")
+        self._check(name, value <= high, f"an int of at most {high}{none}")
 
     def _is_number(self, name: str, above: float, below: float) -> bool:
         value = getattr(self, name)
@@ -172,5 +177,6 @@ class TrainConfig:
     def _check(self, name: str, good: bool, expected: str) -> None:
         if not good:
             raise FenchelError(
-                f"TrainConfig: expected `{name}` to be {expected}, but got {getattr(self, name)!r}."
+                f"TrainConfig: expected `{name}` to be {expected}, but got "
+                f"{short(getattr(self, name))}."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
-from fenchel.training._batches import check_lengths, fingerprint
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore
+from fenchel.training._batches import check_lengths
+from fenchel.training._checkpoint import Checkpoint, CheckpointStore, same_weights
 from fenchel.training._config import TrainConfig
+from fenchel.training._digest import digest_examples
 from fenchel.training._errors import TrainingError
 from fenchel.training._files import DISK_FULL, replace_file
 from fenchel.training._interrupt import stop_on_signal
+from fenchel.training._lock import RunLock
 from fenchel.training._progress import make_progress
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._resume import check_same_run
@@ -32,6 +35,8 @@ from fenchel.training.distributed import (
     find_device,
     is_own_restart,
     join,
+    same_parameters,
+    sound_states,
 )
 
 
@@ -45,9 +50,12 @@ class Trainer:
     share of every batch, the gradient is that of the mean over all tokens, and rank 0 alone writes
     to ``run_dir``, which all of them must see. A run may be resumed by another number of ranks.
 
+    Rank 0 holds a lock on ``run_dir`` while it trains: a second process is refused there.
+
     Args:
         model: any module; its random initialisation is the caller's.
-        examples: the training data.
+        examples: the training data; a resumed run must have the same (see the digest in
+            ``state.json``).
         config: how to train.
         run_dir: a directory for checkpoints, ``metrics.jsonl`` and ``config.yaml``.
         collate: makes a batch of some examples; a batch has ``.tokens`` and ``.to(device)``. It
@@ -80,7 +88,8 @@ class Trainer:
         lengths = [length(example) for example in examples]
         check_lengths(lengths)
         self.model, self.config, self.run_dir = model, config, Path(run_dir)
-        self._task = Task(examples, lengths, collate, validate, loss, extra or {})
+        digest = digest_examples(examples, lengths)
+        self._task = Task(examples, lengths, collate, validate, loss, extra or {}, digest)
         self._run_config = config if run_config is None else run_config
         self._show_progress = show_progress
         self._store = CheckpointStore(self.run_dir, config.keep_checkpoints)
@@ -103,8 +112,8 @@ class Trainer:
             threads = torch.get_num_threads()
             torch.set_num_threads(self.config.threads or threads)
             try:
-                with explain_loss_of(ranks):
-                    return self._run(self._start(ranks, resume))
+                with explain_loss_of(ranks), closing(RunLock(self.run_dir)) as lock:
+                    return self._run(self._start(ranks, resume, lock))
             except OSError as error:
                 if error.errno in DISK_FULL:
                     raise TrainingError(
@@ -115,10 +124,12 @@ class Trainer:
             finally:
                 torch.set_num_threads(threads)
 
-    def _start(self, ranks: Ranks, resume: bool) -> Session:
+    def _start(self, ranks: Ranks, resume: bool, lock: RunLock) -> Session:
         """Check and read everything; nothing is written before all ranks are content."""
         resume = is_own_restart(self.run_dir, ranks) or resume
         with ranks.together():
+            if ranks.leads and self.run_dir.is_dir() and (resume or self._store.find() is None):
+                lock.acquire()  # first: what is read must not change any more
             device = find_device(self.config.device, ranks)
             check_parallel(self.model, self.config, ranks, self._task.loss)
             checkpoint = self._find(resume)
@@ -130,6 +141,9 @@ class Trainer:
         with ranks.together():
             if ranks.leads:
                 self.run_dir.mkdir(parents=True, exist_ok=True)
+                lock.acquire()
+                if checkpoint is None:
+                    self._find(resume=False)  # of a process that was quicker
                 claim(self.run_dir)
                 replace_file(self.run_dir / "config.yaml", document.encode())
         return session
@@ -137,7 +151,7 @@ class Trainer:
     def _check_same_view(self, ranks: Ranks, checkpoint: Checkpoint | None) -> None:
         """Ranks on several machines may see other directories, or other data."""
         name = None if checkpoint is None else checkpoint.path.name
-        views = ranks.gather((name, fingerprint(self._task.lengths)))
+        views = ranks.gather((name, self._task.digest))
         kinds = ("checkpoint", "training data")
         for what, seen in zip(kinds, zip(*views, strict=True), strict=True):
             if len(set(seen)) > 1:
@@ -157,13 +171,20 @@ class Trainer:
                 f"{self.run_dir}: expected a directory without a run, but it holds one; resume it "
                 f"or choose another directory."
             )
-        checkpoint = self._store.load(groups=("model", "random"), later=("optimizer",))
+        checks = {
+            "model": same_weights(self.model),
+            "optimizer": same_parameters(self.model),
+            "random": sound_states,
+        }
+        checkpoint = self._store.load(
+            groups=("model", "random"), later=("optimizer",), checks=checks
+        )
         fixed = {
             field.name: getattr(self.config, field.name)
             for field in dataclasses.fields(self.config)
             if field.metadata["frozen"]
         }
-        check_same_run(checkpoint, fixed, self._task.lengths)
+        check_same_run(checkpoint, fixed, self._task.digest)
         return checkpoint
 
     def _run(self, session: Session) -> TrainResult:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fenchel._compat import require
-from fenchel.training._files import sync_directory, write_all
+from fenchel.training._files import check_directory, open_plain, sync_directory, write_all
 
 # What no two runs have in common; all the rest of a resumed run's records is the same.
 TIMING = ("tokens_per_second", "seconds")
@@ -32,7 +32,7 @@ class Records:
     def __init__(self, run_dir: Path, *, size: int, step: int, tensorboard: bool) -> None:
         path = run_dir / "metrics.jsonl"
         # Unbuffered: a full disk shows at the line that does not fit, not when the file closes.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        self._descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
         if os.fstat(self._descriptor).st_size > size:
             os.ftruncate(self._descriptor, size)
         self.size = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -85,6 +85,7 @@ def _tensorboard(run_dir: Path, step: int) -> Any:
     # torch's own message does not say which extra; this one does.
     require("tensorboard", extra="tensorboard", purpose="`tensorboard: true`")
     module = require("torch.utils.tensorboard", extra="tensorboard", purpose="`tensorboard: true`")
+    check_directory(run_dir / "tensorboard")
     return module.SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
 
 

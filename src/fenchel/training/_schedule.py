@@ -3,10 +3,13 @@ constant."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from fenchel._checks import FenchelError
+from fenchel._short import short
 from fenchel.training._config import TrainConfig
 
 
@@ -114,7 +117,14 @@ class Plateau:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state` returned."""
-        self.learning_rate, self.waited = float(state["learning_rate"]), int(state["waited"])
+        rate, waited = state.get("learning_rate"), state.get("waited")
+        good = isinstance(rate, float) and 0 <= rate < math.inf
+        if not good or type(waited) is not int or not 0 <= waited <= self.patience:
+            raise FenchelError(
+                "checkpoint: expected the learning rate of the schedule plateau, but got "
+                f"{short(dict(state))}; state.json is damaged."
+            )
+        self.learning_rate, self.waited = float(rate), waited  # type: ignore[arg-type]
 
 
 def make_schedule(config: TrainConfig) -> Schedule:

@@ -11,17 +11,19 @@ import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
-from fenchel.training._batches import bucketed_batches, fingerprint
+from fenchel._short import short
+from fenchel.training._batches import bucketed_batches
 from fenchel.training._checkpoint import Checkpoint, CheckpointStore, Tensors, tensors_of
 from fenchel.training._config import TrainConfig
 from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
+from fenchel.training._judge import judge
 from fenchel.training._observe import observe
 from fenchel.training._progress import Progress
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._schedule import make_schedule
 from fenchel.training._state import RunState
-from fenchel.training._task import Task, TrainResult
+from fenchel.training._task import Task, TrainResult, result_of
 from fenchel.training.distributed import (
     Agreement,
     Ranks,
@@ -38,6 +40,8 @@ from fenchel.training.distributed import (
 )
 
 clock = time.perf_counter
+_DIVERGED = 1e4  # times the first loss: no step comes back from there
+_NO_BETTER = 10.0  # times the first loss, at the end: nothing was learned
 
 
 class Session:
@@ -46,6 +50,7 @@ class Session:
     records: Records | NoRecords
     progress: Progress
     request: StopRequest
+    loss = -math.inf  # of the last step, if this session has made one
 
     def __init__(
         self,
@@ -60,13 +65,22 @@ class Session:
         self.model, self.task, self.config, self.store = model, task, config, store
         self.ranks, self.device = ranks, device
         with ranks.together():
+            self.state, self.schedule = RunState(), make_schedule(config)
+            if checkpoint is not None:
+                path = checkpoint.path / "state.json"
+                self.state = RunState.from_json(checkpoint.state, path)
+                self.schedule.load(self.state.schedule)
+            self.plan = self._batches()
+            if self.state.batch > len(self.plan):
+                raise FenchelError(
+                    f"{checkpoint and checkpoint.path}: expected a state within its epoch of "
+                    f"{len(self.plan)} batches, but got batch {self.state.batch}; the file "
+                    f"state.json is damaged."
+                )
             model.to(device)
-            self.state = RunState()
             if checkpoint is not None:
                 checkpoint.load_weights(model)
                 del checkpoint.tensors["model"]  # room for the averages
-                path = checkpoint.path / "state.json"
-                self.state = RunState.from_json(checkpoint.state, path)
         self.parallel = make_parallel(model, task, config, ranks, device)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
@@ -75,19 +89,16 @@ class Session:
             betas=config.betas,
             weight_decay=config.weight_decay,
         )
-        self.schedule = make_schedule(config)
         if checkpoint is None:
             seed_rank(config.seed, ranks.rank)
         else:
-            self.schedule.load(self.state.schedule)
             with ranks.together():
                 load_optimizer(model, self.optimizer, tensors_of(checkpoint, "optimizer"))
-            states = checkpoint.tensors["random"]
-            load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
+                states = checkpoint.tensors["random"]
+                load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
         self.saved_step = self.state.step if checkpoint is not None else -1
         self.began = clock() - self.state.elapsed
         self.agreement = Agreement(ranks, self.state.elapsed)
-        self.plan = self._batches()
 
     def total_steps(self) -> int | None:
         """How many updates the limits allow, as far as they say; epochs of tokens vary a little."""
@@ -119,17 +130,10 @@ class Session:
             self.progress.say(f"Stopped at step {state.step} with a checkpoint; resume to go on.")
         elif state.validated_step != state.step:
             self._validate()
-        speed = state.tokens / state.train_seconds if state.train_seconds else 0.0
-        return TrainResult(
-            reason=reason,
-            step=state.step,
-            epoch=state.epoch,
-            best=state.best,
-            best_step=state.best_step,
-            metrics=dict(state.metrics),
-            tokens_per_second=speed,
-            seconds=self._elapsed(),
-        )
+        if reason != "interrupted" and not self._is_sound(self.loss, _NO_BETTER):
+            first = f"{state.first_loss:g} at the first"
+            self._give_up(f"the loss is {self.loss:g} at the last step, but was {first}")
+        return result_of(state, reason, self._elapsed())
 
     def save(self, *, best: bool = False) -> None:
         """Write a checkpoint. The records go first: it says how many bytes of them are its own."""
@@ -143,7 +147,7 @@ class Session:
         document = {
             **asdict(state),
             "config": asdict(self.config),
-            "data": fingerprint(self.task.lengths),
+            "data": self.task.digest,
             "extra": dict(self.task.extra),
         }
         gather_to_write(
@@ -202,13 +206,16 @@ class Session:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
             loss = self.parallel.loss(batch.to(self.device), counts=own > 0)
         value, tokens = self.agreement.on_step(loss.item(), own, **self._here())
-        if not math.isfinite(value):
-            self._not_a_number("loss", value)
+        if state.first_loss is None:
+            state.first_loss = value
+        self.loss = value
+        if not self._is_sound(value, _DIVERGED):
+            self._diverge("loss", value)
         self.parallel.backward(loss, own / max(tokens, 1))
         limit = math.inf if self.config.clip_norm is None else self.config.clip_norm
         self.norm = self.parallel.clip(limit)
         if not math.isfinite(self.norm):
-            self._not_a_number("gradient's norm", self.norm)
+            self._diverge("gradient's norm", self.norm)
         self.optimizer.step()
         seconds = clock() - start
         state.step += 1
@@ -221,19 +228,25 @@ class Session:
         where = {"kind": "train", "epoch": state.epoch, "step": state.step}
         self.progress.step({**where, "loss": value, "learning_rate": rate})
 
-    def _not_a_number(self, what: str, value: float) -> NoReturn:
+    def _is_sound(self, loss: float, times: float) -> bool:
+        """Whether it is a number, and not many times that of the first step."""
+        return loss < times * max(1.0, abs(self.state.first_loss or 0.0))  # a NaN is not
+
+    def _diverge(self, what: str, value: float) -> NoReturn:
         state = self.state
-        error = TrainingError(
-            f"the {what} is {value} at step {state.step + 1} (epoch {state.epoch}, batch "
-            f"{state.batch + 1} of {len(self.plan)}); lower learning_rate or clip_norm: "
-            f"{self.store.describe_latest()} is kept."
-        )
-        self.ranks.fail(error)
+        where = f"epoch {state.epoch}, batch {state.batch + 1} of {len(self.plan)}"
+        self._give_up(f"the {what} is {value:g} at step {state.step + 1} ({where})")
+
+    def _give_up(self, why: str) -> NoReturn:
+        kept = self.store.describe_latest()
+        self.ranks.fail(TrainingError(f"{why}; lower learning_rate or clip_norm: {kept} is kept."))
 
     def _log(self) -> None:
         """Write the averages since the last line."""
         state = self.state
         tokens, seconds = state.window_tokens, state.window_seconds
+        with self.parallel.evaluating():
+            seen = observe(self.model)
         record = {
             "kind": "train",
             "step": state.step,
@@ -242,7 +255,7 @@ class Session:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "gradient_norm": self.norm,
             "tokens": state.tokens,
-            **self._observe(),
+            **seen,
             "tokens_per_second": tokens / seconds if seconds else None,
             "seconds": self._elapsed(),
         }
@@ -250,26 +263,14 @@ class Session:
         self.records.write(record)
         self.progress.log(record)
 
-    def _observe(self) -> dict[str, Any]:
-        with self.parallel.evaluating():
-            return observe(self.model)
-
     def _validate(self) -> None:
         """Validate, take note of it, and save."""
         state = self.state
         metrics = self._metrics()
-        value = metrics[self.config.metric]
-        sign = 1.0 if self.config.mode == "max" else -1.0
-        # A NaN is never better, and anything is better than nothing.
-        improved = not math.isnan(value) and (
-            state.best is None or sign * value > sign * state.best
-        )
-        if improved:
-            state.best, state.best_step = value, state.step
-        state.waited = 0 if improved else state.waited + 1
-        state.validated_step = state.step
+        improved, failed = judge(state, self.config, metrics[self.config.metric])
         state.metrics = {k: v if math.isfinite(v) else None for k, v in metrics.items()}
-        self.schedule.validated(improved)
+        if improved or failed:
+            self.schedule.validated(improved)
         record = {
             "kind": "validation",
             "step": state.step,
@@ -292,8 +293,8 @@ class Session:
         metrics = self.ranks.first(metrics)
         if self.config.metric not in metrics:
             error = FenchelError(
-                f"Trainer: expected `validate` to return the metric {self.config.metric!r}, but "
-                f"got {', '.join(metrics) or 'none'}; set `metric` to one of them."
+                f"Trainer: expected `validate` to return the metric {short(self.config.metric)}, "
+                f"but got {', '.join(metrics) or 'none'}; set `metric` to one of them."
             )
             self.ranks.fail(error)
         return metrics

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
+from fenchel.training._typed import build
 
 
 @dataclass
@@ -30,10 +33,12 @@ class RunState:
     metrics: dict[str, float | None] = field(default_factory=dict)  # of the last validation
     schedule: dict[str, Any] = field(default_factory=dict)
     records_bytes: int = 0  # how long metrics.jsonl was
+    first_loss: float | None = None  # of the first step
+    moved: bool = False  # whether the metric was ever another than at the first validation
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any], path: object) -> RunState:
-        """Read what :func:`dataclasses.asdict` wrote."""
+        """Read what :func:`dataclasses.asdict` wrote, and check that it can be so."""
         names = [f.name for f in dataclasses.fields(cls)]
         missing = [name for name in names if name not in state]
         if missing:
@@ -41,4 +46,20 @@ class RunState:
                 f"{path}: expected a training state, but it lacks {', '.join(missing)}; the file "
                 f"is damaged."
             )
-        return cls(**{name: state[name] for name in names})
+        found: RunState = build(cls, {name: state[name] for name in names}, str(path))
+        for name in names:
+            value, least = getattr(found, name), _LEAST.get(name, 0)
+            finite = not isinstance(value, float) or math.isfinite(value)
+            if (
+                name != "best"
+                and isinstance(value, int | float)
+                and not (finite and value >= least)
+            ):
+                raise FenchelError(
+                    f"{path}: expected `{name}` of at least {least}, but got {short(value)}; the "
+                    f"file is damaged."
+                )
+        return found
+
+
+_LEAST = {"epoch": 1, "validated_step": -1, "window_loss": -math.inf, "first_loss": -math.inf}

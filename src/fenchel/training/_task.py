@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from fenchel.training._state import RunState
+
 
 class TrainingBatch(Protocol):
     """What the loop needs to know of a batch."""
@@ -41,6 +43,7 @@ class Task:
     validate: Callable[[nn.Module], Mapping[str, float]]
     loss: Callable[[nn.Module, Any], Tensor]
     extra: Mapping[str, Any]
+    digest: str  # of the examples
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,17 @@ class TrainResult:
     metrics: Mapping[str, float | None]
     tokens_per_second: float
     seconds: float
+
+
+def result_of(state: RunState, reason: str, seconds: float) -> TrainResult:
+    """The result of a run that has come to this state."""
+    return TrainResult(
+        reason=reason,
+        step=state.step,
+        epoch=state.epoch,
+        best=state.best,
+        best_step=state.best_step,
+        metrics=dict(state.metrics),
+        tokens_per_second=state.tokens / state.train_seconds if state.train_seconds else 0.0,
+        seconds=seconds,
+    )

@@ -7,6 +7,7 @@ which the library that reads it cannot do.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,28 +17,12 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel._compat import require
+from fenchel.training._header import DTYPES, SHARED, header_of, open_weights, read_header
+from fenchel.training._reading import Unreadable
 from fenchel.training.distributed import Wholes
 
-_SHARED = "shared"
 _CHUNK = 1 << 20
-_NAMES = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float8_e5m2": "F8_E5M2",
-    "float8_e4m3fn": "F8_E4M3",
-    "complex64": "C64",
-    "int64": "I64",
-    "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
-    "uint64": "U64",
-    "uint32": "U32",
-    "uint16": "U16",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
+_NUMBERED = os.path.isdir("/dev/fd")
 
 
 def pack(tensors: Mapping[str, Tensor] | Wholes) -> Iterator[bytes | memoryview]:
@@ -63,45 +48,44 @@ def pack(tensors: Mapping[str, Tensor] | Wholes) -> Iterator[bytes | memoryview]
 
 def unpack(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, each in memory of its own except those that were tied."""
-    with _open(path) as file:
-        tensors = dict(_each(file))
-        shared = json.loads((file.metadata() or {}).get(_SHARED, "{}"))
-    tensors.update({name: tensors[origin] for name, origin in shared.items()})
+    tied = read_header(path).tied
+    tensors = dict(unpack_each(path))
+    tensors.update({name: tensors[origin] for name, origin in tied.items()})
     return tensors
 
 
 def unpack_each(path: Path) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a file one after the other, without those that are tied to another."""
-    with _open(path) as file:
-        yield from _each(file)
-
-
-def _each(file: Any) -> Iterator[tuple[str, Tensor]]:
-    for name in file.keys():  # noqa: SIM118 (it is no mapping)
-        yield name, file.get_tensor(name).clone()  # of memory that is the file's
+    library = _library()
+    with open_weights(path) as opened:
+        header_of(opened)  # which refuses what the library would not: a false length, gaps
+        # By its number: this very file, whose name may not be UTF-8, as the library wants it.
+        number = f"/dev/fd/{opened.fileno()}"
+        try:
+            with library.safe_open(number if _NUMBERED else path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (it is no mapping)
+                    yield name, file.get_tensor(name).clone()  # of memory that is the file's
+        except library.SafetensorError as error:
+            raise Unreadable(str(error)) from error
 
 
 def _header(wholes: Wholes) -> bytes:
     # One key only: the order of several would be the library's to choose.
-    header: dict[str, Any] = {"__metadata__": {_SHARED: json.dumps(wholes.tied, sort_keys=True)}}
+    header: dict[str, Any] = {"__metadata__": {SHARED: json.dumps(wholes.tied, sort_keys=True)}}
     end = 0
     for name, tensor in wholes.tensors.items():
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype not in _NAMES:
+        if dtype not in DTYPES:
             raise FenchelError(
-                f"checkpoint: expected `{name}` to have one of the dtypes {', '.join(_NAMES)}, but "
+                f"checkpoint: expected `{name}` to have one of the dtypes {', '.join(DTYPES)}, but "
                 f"got {dtype}; convert it, or leave it out of the state dict."
             )
         begin, end = end, end + tensor.numel() * tensor.element_size()
-        kind, shape = _NAMES[dtype], list(tensor.shape)
+        kind, shape = DTYPES[dtype], list(tensor.shape)
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # so that the numbers after it are aligned
     return len(text).to_bytes(8, "little") + text
-
-
-def _open(path: Path) -> Any:
-    return _library().safe_open(path, framework="pt")
 
 
 def _library() -> Any:

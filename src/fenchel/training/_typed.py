@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union
 
 from fenchel._checks import FenchelError
+from fenchel._shown import bare, shown
+
+LARGEST = 2**63 - 1  # of an int: what torch and files can hold
 
 
 def build(cls: Any, values: Any, where: str) -> Any:
@@ -23,8 +26,8 @@ def build(cls: Any, values: Any, where: str) -> Any:
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]
     for key in values:
-        if key not in names:
-            raise FenchelError(f"{where}: {_unknown(str(key), names)}")
+        if not isinstance(key, str) or key not in names:
+            raise FenchelError(f"{where}: {_unknown(key, names)}")
     arguments = {
         key: _convert(hints[key], value, f"{where}: {key}") for key, value in values.items()
     }
@@ -51,7 +54,7 @@ def resolve(config: Any, path: Sequence[str]) -> Any:
     for depth, name in enumerate(path):
         at = ".".join(path[:depth]) or type(config).__name__
         if not dataclasses.is_dataclass(config):
-            raise FenchelError(f"override: {at} is a value and has no field {name!r}.")
+            raise FenchelError(f"override: {at} is a value and has no field {short(name)}.")
         names = [field.name for field in dataclasses.fields(config)]
         if name not in names:
             raise FenchelError(f"override: {at}: {_unknown(name, names)}")
@@ -70,7 +73,11 @@ def parse(hint: Any, text: str, where: str) -> Any:
             return _parse_one(candidate, text)
         except ValueError:
             continue
-    raise FenchelError(f"{where}: expected {_describe(hint)}, but got {text!r}.")
+    if int in _members(hint) and text.lstrip("+-").isdecimal():
+        raise FenchelError(
+            f"{where}: expected an int between {-LARGEST} and {LARGEST}, but got {short(text)}."
+        )
+    raise FenchelError(f"{where}: expected {_describe(hint)}, but got {short(text)}.")
 
 
 def _parse_one(hint: Any, text: str) -> Any:
@@ -79,8 +86,11 @@ def _parse_one(hint: Any, text: str) -> Any:
         return _only(text.lower() in ("null", "none", "~"), None)
     if hint is bool:
         return _only(text.lower() in ("true", "false"), text.lower() == "true")
-    if hint is int or hint is float:
-        return hint(text)
+    if hint is int:
+        number = int(text)
+        return _only(abs(number) <= LARGEST, number)
+    if hint is float:
+        return float(text)
     if origin is Literal:
         matches = [value for value in arguments if str(value) == text]
         return _only(bool(matches), matches[0] if matches else None)
@@ -131,19 +141,25 @@ def _convert_one(hint: Any, value: Any, where: str) -> Any:
         return _only(value is None, None)
     if hint is float:
         number = isinstance(value, int | float | str) and not isinstance(value, bool)
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError
         return float(_only(number, value))
-    if hint in (bool, int, str):
+    if hint is int:
+        return _only(type(value) is int and abs(value) <= LARGEST, value)
+    if hint in (bool, str):
         return _only(type(value) is hint, value)
     if origin is Literal:
-        return _only(value in arguments and type(value) in map(type, arguments), value)
+        return _only(type(value) in map(type, arguments) and value in arguments, value)
     if origin in (tuple, list):
         items = _only(isinstance(value, list | tuple), value)
         return origin(
             _convert(kind, item, where) for kind, item in _pairs(origin, arguments, items)
         )
     if origin is dict or origin is Mapping:
-        items = _only(isinstance(value, Mapping), value)
-        return {key: _convert(arguments[1], item, f"{where}.{key}") for key, item in items.items()}
+        items = _only(isinstance(value, Mapping) and all(type(k) is str for k in value), value)
+        return {
+            key: _convert(arguments[1], item, f"{where}.{bare(key)}") for key, item in items.items()
+        }
     raise ValueError
 
 
@@ -152,12 +168,12 @@ def _choose(kinds: list[Any], value: Mapping[str, Any], where: str) -> Any:
     if len(kinds) == 1:
         return kinds[0]
     by_kind = {getattr(kind, "kind", kind.__name__): kind for kind in kinds}
-    if value.get("kind") not in by_kind:
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in by_kind:
         raise FenchelError(
-            f"{where}: expected kind to be one of {', '.join(by_kind)}, but got "
-            f"{value.get('kind')!r}."
+            f"{where}: expected kind to be one of {', '.join(by_kind)}, but got {short(kind)}."
         )
-    return by_kind[value["kind"]]
+    return by_kind[kind]
 
 
 def _pairs(origin: Any, arguments: tuple[Any, ...], items: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -203,10 +219,14 @@ def _got(value: Any) -> str:
     """A value for messages, with its type: 1 and "1" look alike."""
     names: dict[type, str] = {str: "text"}
     kind = names.get(type(value), type(value).__name__)
-    return "null" if value is None else f"the {kind} {value!r}"
+    return "null" if value is None else f"the {kind} {short(value)}"
 
 
-def _unknown(key: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(key, names, n=1)
+def _unknown(key: Any, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, names, n=1) if _is_short(key) else []
     hint = f"did you mean {close[0]!r}" if close else f"the keys are {', '.join(names)}"
-    return f"unknown key {key!r}; {hint}{'?' if close else '.'}"
+    return f"unknown key {short(key)}; {hint}{'?' if close else '.'}"
+
+
+def _is_short(key: Any) -> bool:
+    return isinstance(key, str) and len(key) < 100  # comparing takes the product of lengths

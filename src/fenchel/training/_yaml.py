@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 from fenchel._checks import FenchelError
 from fenchel._compat import require
+from fenchel._short import short
 from fenchel.training._files import replace_file
+from fenchel.training._reading import read_plain
 from fenchel.training._typed import build, parse, resolve
 
 Config = TypeVar("Config")
+DEEPEST = 20  # levels of a YAML file
 
 
 def dump_config(config: Any) -> str:
@@ -38,16 +41,10 @@ def load_config(cls: type[Config], path: str | Path) -> Config:
 
     Args:
         cls: the dataclass; its fields may be dataclasses again.
-        path: of the file. Unknown keys and wrong types are refused, with the key's name.
+        path: of the file. Unknown keys and wrong types are refused, with the key's name, and so is
+            a file that is long, nests deep, or repeats a part by an alias: it may be a stranger's.
     """
-    yaml = _yaml()
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise FenchelError(
-            f"{path}: expected a YAML file, but it cannot be read ({reason})."
-        ) from (error)
+    values = _load(Path(path))
     return build(cls, {} if values is None else values, str(path))
 
 
@@ -70,7 +67,7 @@ def override(config: Config, settings: Sequence[str]) -> Config:
         if not equals:
             raise FenchelError(
                 f"override: expected key=value, for example train.learning_rate=0.01, but got "
-                f"{setting!r}."
+                f"{short(setting)}."
             )
         path = key.strip().split(".")
         level = changes
@@ -79,6 +76,40 @@ def override(config: Config, settings: Sequence[str]) -> Config:
         level[path[-1]] = parse(resolve(config, path), text.strip(), f"override: {key.strip()}")
     # All at once: two settings may be right together and wrong one by one.
     return _replace(config, changes)
+
+
+def _load(path: Path) -> Any:
+    loader = _loader()
+    try:
+        return loader(read_plain(path).decode("utf-8")).get_single_data()
+    except FenchelError:
+        raise
+    except Exception as error:
+        # Each kind of scalar has its own way to fail in this library (KeyError, OverflowError, …).
+        reason = " ".join(str(error).split())[:200]
+        raise FenchelError(
+            f"{path}: expected a YAML file, but it cannot be read ({reason})."
+        ) from error
+
+
+def _loader() -> Any:
+    """The safe loader, for what :func:`dump_config` writes and people add to it by hand."""
+    yaml = _yaml()
+
+    class Loader(yaml.SafeLoader):  # type: ignore[name-defined]
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it repeats a part by an alias; write it out")
+            if self.depth == DEEPEST:
+                raise yaml.YAMLError(f"it nests more than {DEEPEST} levels deep")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    return Loader
 
 
 def _replace(config: Any, changes: Mapping[str, Any]) -> Any:

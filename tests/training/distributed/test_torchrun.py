@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 
 from fenchel.cli import main
 from fenchel.training import load_checkpoint
+from fenchel.training._lock import RunLock
 from tests.cli.cases import write_inflection
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,14 +59,19 @@ def jobs(tmp_path_factory):
     data = write_inflection(folder)
     (folder / "old").mkdir()
     (folder / "old" / "thesis.tex").write_text("dear reader")
+    begun = ["train", "inflection", "--run", folder / "locked", "--train", data, "--dev", data]
+    assert main([*map(str, begun), "--quiet", "--set", *TINY, "train.max_epochs=1"]) == 0
+    lock = RunLock(folder / "locked")
+    lock.acquire()
     jobs = {
+        "locked": ((), {"settings": ("--resume",)}),
         "straight": ((), {}),
         "restarted": ((*ONE_MACHINE, *RESTARTS), KILLED),
         "killed": ((), KILLED),
         "old": ((*ONE_MACHINE, *RESTARTS), {}),
         "wrong": ((), {"settings": ("train.parallel=fsdp",)}),
     }
-    with ThreadPoolExecutor(2) as pool:
+    with closing(lock), ThreadPoolExecutor(2) as pool:
         running = {
             name: pool.submit(torchrun, data, folder / name, *options, **more)
             for name, (options, more) in jobs.items()
@@ -99,6 +106,13 @@ def assert_same_end(run: Path, straight: Path) -> None:
     records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     steps = [record["step"] for record in records if record["kind"] == "train"]
     assert steps == list(range(1, 13))
+
+
+def test_two_jobs_do_not_train_in_one_directory(jobs):
+    folder, done = jobs
+    assert done["locked"].returncode == 1  # torchrun's own
+    said = f"fenchel: {folder / 'locked'}: another process trains here; wait until it ends, or"
+    assert done["locked"].stderr.count(said) == 1, done["locked"].stderr[-3000:]
 
 
 def test_it_trains_and_rank_0_alone_speaks(jobs):

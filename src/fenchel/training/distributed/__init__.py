@@ -5,13 +5,14 @@ One process alone takes the same way through all of this and sends nothing.
 
 from fenchel.training.distributed._agreement import Agreement
 from fenchel.training.distributed._choose import check_parallel, make_parallel
-from fenchel.training.distributed._device import find_device
+from fenchel.training.distributed._device import find_device, usable_device
 from fenchel.training.distributed._random import (
     gather_random,
     load_random,
     load_random_of_rank,
     random_tensors,
     seed_rank,
+    sound_states,
 )
 from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, launched
 from fenchel.training.distributed._restart import claim, disown, is_own_restart
@@ -21,6 +22,7 @@ from fenchel.training.distributed._wholes import (
     load_optimizer,
     model_tensors,
     optimizer_tensors,
+    same_parameters,
     whole,
 )
 
@@ -45,6 +47,9 @@ __all__ = [
     "model_tensors",
     "optimizer_tensors",
     "random_tensors",
+    "same_parameters",
     "seed_rank",
+    "sound_states",
+    "usable_device",
     "whole",
 ]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from fenchel._checks import FenchelError
+from fenchel._shown import bare, shown
+from fenchel.training._header import Shapes
 from fenchel.training.distributed._ranks import Ranks
+
+_LONGEST = 1 << 20
 
 
 def random_tensors(*, own_gpu: bool = False) -> dict[str, Tensor]:
@@ -56,10 +62,26 @@ def load_random_of_rank(tensors: Mapping[str, Tensor], rank: int, seed: int, ste
         for name, state in tensors.items()
         if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
     }
-    if own:
-        load_random(own)
-    else:
+    if not own:
         seed_rank(seed, rank, step)
+        return
+    try:
+        load_random(own)
+    except (KeyError, RuntimeError, TypeError):  # of a state that no generator has
+        raise FenchelError(
+            "checkpoint: expected the states of torch's generators, but random.safetensors has "
+            "others; it is damaged, or of another version of torch."
+        ) from None
+
+
+def sound_states(path: Path, shapes: Shapes) -> None:
+    """Check that a file has states of generators, by their shapes: a few thousand bytes each."""
+    for name, shape in shapes.items():
+        if len(shape) != 1 or shape[0] > _LONGEST:
+            raise FenchelError(
+                f"{path}: expected states of generators, each of at most {_LONGEST:,} bytes, but "
+                f"{bare(name)} is of shape {short(shape)}."
+            )
 
 
 def _of_rank(rank: int) -> str:

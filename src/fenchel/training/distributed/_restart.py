@@ -11,6 +11,8 @@ import os
 import socket
 from pathlib import Path
 
+from fenchel.training._files import write_file
+from fenchel.training._reading import Unreadable, read_plain
 from fenchel.training.distributed._ranks import Ranks
 
 FILE = ".torchrun"
@@ -20,7 +22,7 @@ def claim(run_dir: Path) -> None:
     """Write down that this job has begun the run, if ``torchrun`` started it."""
     name = _job()
     if name is not None:
-        (run_dir / FILE).write_text(name + "\n")
+        write_file(run_dir / FILE, [f"{name}\n".encode()])
 
 
 def disown(run_dir: Path) -> None:
@@ -41,7 +43,11 @@ def is_own_restart(run_dir: Path, ranks: Ranks) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    return path.is_file() and path.read_text().strip() == _job()
+    job = _job()
+    try:
+        return job is not None and read_plain(path).decode().strip() == job
+    except (Unreadable, ValueError):  # also of what is no file
+        return False
 
 
 def _job() -> str | None:

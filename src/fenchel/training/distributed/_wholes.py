@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel._short import short
+from fenchel.training._header import Shapes
 from fenchel.training.distributed._ranks import Ranks
+
+_ADAM = ("step", "exp_avg", "exp_avg_sq")  # what it keeps of each parameter
 
 
 def is_sharded(tensor: Any) -> bool:
@@ -109,6 +114,28 @@ def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) 
     )
 
 
+def same_parameters(model: torch.nn.Module) -> Callable[[Path, Shapes], None]:
+    """A check that a file has what Adam knows of a model's parameters, by name and shape."""
+    wanted = {name: tuple(p.shape) for name, p in model.named_parameters()}
+
+    def check(path: Path, shapes: Shapes) -> None:
+        names = {key.partition("/")[2] for key in shapes}
+        for name in names & wanted.keys():
+            known = {what: shapes.get(f"{what}/{name}") for what in _ADAM}
+            if known != {what: () if what == "step" else wanted[name] for what in _ADAM}:
+                raise FenchelError(
+                    f"{path}: expected {', '.join(_ADAM)} of the parameter {name}, the averages "
+                    f"with its shape {short(wanted[name])}, but got {short(known)}."
+                )
+        if len(shapes) != len(_ADAM) * len(names):
+            raise FenchelError(
+                f"{path}: expected {', '.join(_ADAM)} of {len(names)} parameters, but got "
+                f"{len(shapes)} tensors; the file is damaged."
+            )
+
+    return check
+
+
 def load_optimizer(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -124,11 +151,16 @@ def load_optimizer(
         what, _, name = key.partition("/")
         if name not in parameters or id(parameters[name]) not in numbers:
             raise FenchelError(
-                f"checkpoint: its optimizer knows the parameter {name!r}, which this model does "
-                f"not train; resume with the model the run was started with."
+                f"checkpoint: its optimizer knows the parameter {short(name)}, which this model "
+                f"does not train; resume with the model the run was started with."
             )
         part = _part(value, parameters[name])
         state.setdefault(numbers[id(parameters[name])], {})[what] = part
+    if any(known.keys() != set(_ADAM) for known in state.values()):
+        raise FenchelError(
+            f"checkpoint: expected {', '.join(_ADAM)} of each parameter of its optimizer, but some "
+            f"are missing; optimizer.safetensors is damaged."
+        )
     # Through the optimizer's own method, which puts each tensor on its parameter's device.
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
