@@ -42,5 +42,5 @@ def short(value: Any) -> str:
 
 
 def bare(value: Any) -> str:
-    """:func:`shown` without the quotes of a text: names of files, keys, versions."""
+    """:func:`short` without the quotes of a text: names of files, keys, versions."""
     return short(value)[1:-1].removesuffix("'") if isinstance(value, str) else short(value)

@@ -15,7 +15,7 @@ from typing import Any
 
 import fenchel
 from fenchel._checks import FenchelError
-from fenchel._shown import bare
+from fenchel._short import bare
 from fenchel.tasks._run_config import RunConfig
 from fenchel.training._digest import digest_bytes, digest_values
 from fenchel.training._files import sync_directory, write_file

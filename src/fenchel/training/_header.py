@@ -17,7 +17,7 @@ from typing import IO, Any
 import torch
 
 from fenchel._checks import FenchelError
-from fenchel._shown import bare, shown
+from fenchel._short import bare, short
 from fenchel.training._files import open_plain
 from fenchel.training._reading import Unreadable, parse_json
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fenchel._checks import FenchelError
-from fenchel._shown import bare, shown
+from fenchel._short import bare, short
 from fenchel.training._reading import Unreadable, read_json
 
 FORMAT = 1

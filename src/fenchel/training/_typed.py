@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union
 
 from fenchel._checks import FenchelError
-from fenchel._shown import bare, shown
+from fenchel._short import bare, short
 
 LARGEST = 2**63 - 1  # of an int: what torch and files can hold
 

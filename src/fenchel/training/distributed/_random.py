@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel._shown import bare, shown
+from fenchel._short import bare, short
 from fenchel.training._header import Shapes
 from fenchel.training.distributed._ranks import Ranks
 

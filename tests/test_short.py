@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fenchel._shown import bare, shown
+from fenchel._short import bare, short
 
 
 def bomb(levels: int = 12) -> list:
