@@ -10,7 +10,14 @@ from fenchel.kernels._dispatch import (
     run_sparse,
     use_backend,
 )
-from fenchel.kernels._door import have_memory, is_captured, is_plain, is_recorded, unwrapped
+from fenchel.kernels._door import (
+    has_sizes_only,
+    have_memory,
+    is_captured,
+    is_plain,
+    is_recorded,
+    unwrapped,
+)
 from fenchel.kernels._faces import Faces
 from fenchel.kernels._indices import IGNORED, check_classes, check_list_shapes, check_lists
 from fenchel.kernels._lists import Lists, join, times_matrix, transpose
@@ -43,6 +50,7 @@ __all__ = [
     "check_lists",
     "choose_backend",
     "face_product",
+    "has_sizes_only",
     "have_memory",
     "is_captured",
     "is_plain",

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._guards import detect_fake_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fenchel._checks import FenchelError, is_transformed
@@ -56,6 +57,15 @@ def is_captured() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0 and any(
         getattr(mode, "_mode_key", None) is not None for mode in _get_current_dispatch_mode_stack()
     )
+
+
+def has_sizes_only(*values: Any) -> bool:
+    """Whether tensors are fake and torch keeps no symbols for sizes that depend on data."""
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if not is_captured() and have_memory(*tensors):
+        return False
+    mode = detect_fake_mode(tensors)
+    return mode is not None and mode.shape_env is None
 
 
 def have_memory(*values: Any) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fenchel import kernels
@@ -85,6 +86,10 @@ def linear_entmax_loss(
     if kernels.is_plain(target):  # otherwise the op does it, where values are real
         check_indices(name, target, weight.shape[0])
     warn_if_none_kept(name, kept, reduction)
+    if not torch.compiler.is_compiling() and kernels.has_sizes_only(hidden, weight):
+        # The op's lists would need a symbol for their length: all that is asked for is a shape.
+        like = F.linear(hidden, weight, bias).sum(-1) * 0
+        return reduce(like, like, reduction).to(_result_dtype(hidden))
     flat, weight, bias = _autocast(rows, weight, bias)
     tensors = (flat, weight, bias, parameter)
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)

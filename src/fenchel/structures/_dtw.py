@@ -8,7 +8,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_positive, check_scores
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._matrix import all_finite, inside_cells
-from fenchel.structures._problem import Problem, outside_graphs
+from fenchel.structures._problem import Problem, outside_graphs, refuse_unreadable
 from fenchel.structures._sizes import check_sizes
 
 
@@ -143,6 +143,7 @@ def soft_dtw_divergence(
 
 def _problem(name: str, cost: Any, lengths: Any, band: Any) -> tuple[Alignment, Problem]:
     check_scores(name, cost, -1, "cost")
+    refuse_unreadable(cost)
     if cost.dim() >= 2 and not all_finite(cost):
         wrong = (cost.detach().isnan() | (cost.detach() == -torch.inf)).cpu()
         if bool(wrong.any()):

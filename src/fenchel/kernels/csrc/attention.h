@@ -96,7 +96,10 @@ inline void apply_mask(const AttentionShape& at, const void* mask, int64_t b, in
     for (int64_t j = 0; j < n; ++j) scores[j] = keep[j * step] ? scores[j] : -kInf<T>;
   } else {
     const T* bias = static_cast<const T*>(mask) + from;
-    for (int64_t j = 0; j < n; ++j) scores[j] += bias[j * step];
+    for (int64_t j = 0; j < n; ++j) {
+      const T added = bias[j * step];
+      scores[j] = added == -kInf<T> ? added : scores[j] + added;  // a masked key may be NaN
+    }
   }
 }
 

@@ -169,7 +169,8 @@ def _identity(tensor: Tensor) -> Any:
     """The same for two names of one tensor; empty ones are never the same."""
     if is_sharded(tensor) or not tensor.numel():
         return id(tensor)
-    return (tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride())
+    where = (tensor.untyped_storage()._cdata, tensor.storage_offset())
+    return (*where, tensor.dtype, tensor.shape, tensor.stride())
 
 
 def _part(value: Tensor, parameter: Any) -> Tensor:
