@@ -12,10 +12,10 @@ import fenchel
 LEVEL = {
     "_before_torch": 0,
     "_checks": 0,
-    "_expansion": 0,
     "_compat": 0,
     "_special": 0,
     "_short": 0,
+    "_expansion": 1,
     "_gold": 1,
     "kernels": 1,
     "maps": 2,

@@ -7,9 +7,11 @@ never read, so that no call on a GPU waits for the device.
 
 from __future__ import annotations
 
+import functools
 import numbers
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +19,10 @@ from torch.autograd import forward_ad
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class FenchelError(ValueError):
@@ -105,6 +111,36 @@ def check_ignore_index(name: str, value: Any) -> int | Tensor:
         got = f"{value.dtype} of shape {tuple(value.shape)}"
         raise FenchelError(f"{name}: expected `ignore_index` to be an int, but got {got}.")
     return check_int(name, "ignore_index", value)
+
+
+def no_bare_int(name: str, parameter: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """For a map whose second argument is a ``parameter``: refuse an int there without its name.
+
+    ``torch.softmax(x, 1)`` means ``dim=1``, and so does ``torch.nn.Softmax(1)``. A map that took
+    the 1 for its parameter would answer along another axis without a word.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            if len(args) > 1 and _is_int(args[1]):
+                given = operator.index(args[1])  # type: ignore[arg-type]
+                raise FenchelError(
+                    f"{name}: a bare {given} could mean `dim` or `{parameter}`; write "
+                    f"`dim={given}` or `{parameter}={given}`."
+                )
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _is_int(value: Any) -> bool:
+    kind = type(value)
+    if kind is float:  # most often; numbers.Integral asks around
+        return False
+    return kind is int or (isinstance(value, numbers.Integral) and kind is not bool)
 
 
 def is_transformed() -> bool:

@@ -75,7 +75,7 @@ class SparseCategorical(Distribution):
             validate_args = Distribution._validate_args
         if scores is not None:
             check_scores("SparseCategorical", scores, -1)
-            self.probs = entmax(scores, alpha, dim=-1)
+            self.probs = entmax(scores, alpha=alpha, dim=-1)
         elif probs is not None:
             _check_weights(probs, validate_args)
             self.probs = probs / probs.sum(-1, keepdim=True)

@@ -50,6 +50,7 @@ def test_alpha_is_saved_with_the_model(family, tmp_path):
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")  # 5.23 on
 def test_learned_alpha_is_one_a_head_and_moves():
     model, inputs = build("llama", "entmax"), batch("llama")
     before = model(**inputs).logits

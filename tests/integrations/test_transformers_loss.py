@@ -206,6 +206,7 @@ def test_a_copied_model_keeps_its_own_loss_to_itself():
     torch.testing.assert_close(model(**inputs).loss, expected_loss(model, "llama", 2.0))
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")  # 5.23 on
 def test_bfloat16_by_autocast_and_checkpointing():
     model, inputs = build("llama").train(), labelled("llama")
     use_entmax_loss(model)

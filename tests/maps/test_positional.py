@@ -28,9 +28,28 @@ def test_a_bare_int_could_mean_either(function, parameter, value):
     with pytest.raises(fy.FenchelError) as error:
         function(X, value)
     assert str(error.value) == (
-        f"{function.__name__}: a second argument of {value!r} could mean `dim` or `{parameter}`; "
-        f"write `dim={value!r}` or `{parameter}={value!r}`."
+        f"{function.__name__}: a bare {value} could mean `dim` or `{parameter}`; write "
+        f"`dim={value}` or `{parameter}={value}`."
     )
+
+
+MODULES = {
+    fy.nn.Entmax: "alpha",
+    fy.nn.Normmax: "alpha",
+    fy.nn.SqPnormMax: "p",
+    fy.nn.Renyimax: "beta",
+    fy.nn.Fusedmax: "lam",
+    fy.nn.Oscarmax: "lam",
+}
+
+
+@pytest.mark.parametrize(("module", "parameter"), MODULES.items(), ids=lambda m: str(m)[-20:])
+def test_modules_too(module, parameter):
+    """``torch.nn.Softmax(1)`` means ``dim=1``."""
+    with pytest.raises(fy.FenchelError, match=f"could mean `dim` or `{parameter}`; write `dim=1`"):
+        module(1)
+    assert module(dim=0)(X).shape == X.shape
+    assert fy.nn.Entmax(alpha=2)(X).equal(fy.sparsemax(X))
 
 
 def test_what_is_named_or_no_int_is_clear():

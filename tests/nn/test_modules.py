@@ -113,7 +113,7 @@ def test_learned_alpha_starts_where_asked(alpha, low, high, shape):
 
 def test_fixed_alpha_is_the_number_given():
     assert fy.nn.Entmax(1.7).alpha == 1.7
-    assert isinstance(fy.nn.Entmax(2).alpha, float)
+    assert isinstance(fy.nn.Entmax(alpha=2).alpha, float)
 
 
 def test_learned_alpha_never_leaves_its_bounds(rng):
@@ -216,7 +216,7 @@ def test_a_network_learns_to_attend_with_it(rng):
     ("call", "message"),
     [
         (
-            lambda: fy.nn.Entmax(0),
+            lambda: fy.nn.Entmax(alpha=0),
             "nn.Entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got 0.",
         ),
         (

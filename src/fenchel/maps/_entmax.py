@@ -3,14 +3,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_alphas
+from fenchel._checks import check_alphas, no_bare_int
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Family, Parameter
-from fenchel.maps._positional import no_bare_int
 from fenchel.maps._prepare import apply, prepare
 
 
-@no_bare_int("alpha")
+@no_bare_int("entmax", "alpha")
 def entmax(
     scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
 ) -> Tensor:

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fenchel._checks import no_bare_int
 from fenchel.maps import _groups
-from fenchel.maps._positional import no_bare_int
 
 FUSEDMAX = _groups.register("fusedmax")
 
 
-@no_bare_int("lam")
+@no_bare_int("fusedmax", "lam")
 def fusedmax(
     scores: Tensor,
     lam: float | Tensor = 0.1,

@@ -5,13 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_parameter
+from fenchel._checks import check_parameter, no_bare_int
 from fenchel.maps._family import Family, Parameter
-from fenchel.maps._positional import no_bare_int
 from fenchel.maps._prepare import apply, prepare
 
 
-@no_bare_int("alpha")
+@no_bare_int("normmax", "alpha")
 def normmax(
     scores: Tensor, alpha: float | Tensor = 2.0, dim: int = -1, *, mask: Tensor | None = None
 ) -> Tensor:

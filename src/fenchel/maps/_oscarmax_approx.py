@@ -3,13 +3,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_number, check_scores
+from fenchel._checks import check_number, check_scores, no_bare_int
 from fenchel.kernels import reference
-from fenchel.maps._positional import no_bare_int
 from fenchel.maps._sparsemax import sparsemax
 
 
-@no_bare_int("lam")
+@no_bare_int("oscarmax_approx", "lam")
 def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: int = -1) -> Tensor:
     r"""The published approximation of :func:`oscarmax`, for comparison only.
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_positive
+from fenchel._checks import check_positive, no_bare_int
 from fenchel.maps._family import Family, Parameter
-from fenchel.maps._positional import no_bare_int
 from fenchel.maps._power_jacobian import power_product
 from fenchel.maps._prepare import apply, prepare
 
 
-@no_bare_int("beta")
+@no_bare_int("renyimax", "beta")
 def renyimax(
     scores: Tensor, beta: float = 0.5, dim: int = -1, *, mask: Tensor | None = None
 ) -> Tensor:

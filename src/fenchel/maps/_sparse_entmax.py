@@ -13,12 +13,12 @@ from fenchel._checks import (
     check_parameter_tensor,
     check_scores,
     check_wide,
+    no_bare_int,
     refuse_transforms,
 )
 from fenchel.maps._entmax import _MEANING
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Parameter
-from fenchel.maps._positional import no_bare_int
 from fenchel.maps._prepare import _HALF, prepare
 
 
@@ -102,7 +102,7 @@ class SparseRows(NamedTuple):
         return _scatter(self.values, self.indices, self.sizes, self.n).movedim(-1, dim)
 
 
-@no_bare_int("alpha")
+@no_bare_int("sparse_entmax", "alpha")
 def sparse_entmax(
     scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
 ) -> SparseRows:

@@ -5,14 +5,13 @@ import sys
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_number, check_positive
+from fenchel._checks import check_number, check_positive, no_bare_int
 from fenchel.maps._family import Family, Parameter
-from fenchel.maps._positional import no_bare_int
 from fenchel.maps._power_jacobian import power_product, power_sum
 from fenchel.maps._prepare import POSITIVE, apply, prepare
 
 
-@no_bare_int("p")
+@no_bare_int("sq_pnorm_max", "p")
 def sq_pnorm_max(
     scores: Tensor,
     p: float = 1.5,

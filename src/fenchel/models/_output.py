@@ -77,7 +77,7 @@ class OutputLayer(Module):
     def probabilities(self, hidden: Tensor) -> Tensor:
         """(…, V) with exact zeros, in float32 or wider."""
         scores = _wide(F.linear(hidden, *self._layer()))
-        return softmax(scores) if self.alpha == 1 else entmax(scores, self.alpha)
+        return softmax(scores) if self.alpha == 1 else entmax(scores, alpha=self.alpha)
 
     def support_size(self) -> float:
         """The mean number of tokens with probability, over a sample of the last batch's states.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from fenchel._checks import check_dim
+from fenchel._checks import check_dim, no_bare_int
 from fenchel.maps import entmax
 from fenchel.nn._alpha import WithAlpha
 
@@ -42,6 +42,7 @@ class Entmax(WithAlpha):
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019.
     """
 
+    @no_bare_int("nn.Entmax", "alpha")
     def __init__(
         self,
         alpha: float = 1.5,
@@ -57,7 +58,7 @@ class Entmax(WithAlpha):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Probabilities of the shape of ``scores``; ``mask`` is True where mass may go."""
-        return entmax(scores, self.alpha, self.dim, mask=mask)
+        return entmax(scores, alpha=self.alpha, dim=self.dim, mask=mask)
 
     def extra_repr(self) -> str:
         alpha, learned = self._alpha_repr()

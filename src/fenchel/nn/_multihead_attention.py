@@ -192,7 +192,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
 
     def _entmax(self, scores: Tensor) -> Tensor:
         alpha = self.alpha
-        return entmax(scores, alpha[:, None, None] if isinstance(alpha, Tensor) else alpha)
+        return entmax(scores, alpha=alpha[:, None, None] if isinstance(alpha, Tensor) else alpha)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the heads, (batch, heads, length, width)."""

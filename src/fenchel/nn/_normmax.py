@@ -3,7 +3,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import check_dim, check_number
+from fenchel._checks import check_dim, check_number, no_bare_int
 from fenchel.maps import normmax
 from fenchel.nn._arguments import written
 
@@ -24,6 +24,7 @@ class Normmax(Module):
         Blondel, Martins & Niculae. Learning with Fenchel-Young Losses. JMLR 2020.
     """
 
+    @no_bare_int("nn.Normmax", "alpha")
     def __init__(self, alpha: float = 2.0, dim: int = -1) -> None:
         super().__init__()
         self.alpha = check_number("nn.Normmax", "alpha", alpha, 1.0, _MEANING)
@@ -31,7 +32,7 @@ class Normmax(Module):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Probabilities of the shape of ``scores``; ``mask`` is True where mass may go."""
-        return normmax(scores, self.alpha, self.dim, mask=mask)
+        return normmax(scores, alpha=self.alpha, dim=self.dim, mask=mask)
 
     def extra_repr(self) -> str:
         return f"alpha={written(self.alpha)}, dim={self.dim}"

@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import FenchelError, check_dim, check_number
+from fenchel._checks import FenchelError, check_dim, check_number, no_bare_int
 from fenchel.maps import oscarmax
 from fenchel.nn._arguments import written
 
@@ -28,6 +28,7 @@ class Oscarmax(Module):
         NeurIPS 2017.
     """
 
+    @no_bare_int("nn.Oscarmax", "lam")
     def __init__(self, lam: float = 0.01, gamma: float = 1.0, dim: int = -1) -> None:
         super().__init__()
         self.lam = check_number("nn.Oscarmax", "lam", lam, 0.0, "(0 is sparsemax)")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import check_dim, check_positive
+from fenchel._checks import check_dim, check_positive, no_bare_int
 from fenchel.maps import renyimax
 
 
@@ -24,6 +24,7 @@ class Renyimax(Module):
         Entropies, Margins, and Algorithms. AISTATS 2019.
     """
 
+    @no_bare_int("nn.Renyimax", "beta")
     def __init__(self, beta: float = 0.5, dim: int = -1) -> None:
         super().__init__()
         self.beta = check_positive("nn.Renyimax", "beta", beta, 1.0, _EXPECTED)

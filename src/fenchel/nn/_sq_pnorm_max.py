@@ -5,7 +5,7 @@ import sys
 from torch import Tensor
 from torch.nn import Module
 
-from fenchel._checks import check_dim, check_number, check_positive
+from fenchel._checks import check_dim, check_number, check_positive, no_bare_int
 from fenchel.maps import sq_pnorm_max
 from fenchel.nn._arguments import written
 
@@ -28,6 +28,7 @@ class SqPnormMax(Module):
         NeurIPS 2017.
     """
 
+    @no_bare_int("nn.SqPnormMax", "p")
     def __init__(self, p: float = 1.5, gamma: float = 1.0, dim: int = -1) -> None:
         super().__init__()
         name = "nn.SqPnormMax"

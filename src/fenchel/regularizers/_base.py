@@ -239,14 +239,7 @@ class Regularizer(ABC):
     def _conjugate(self, scores: Tensor) -> Tensor:
         p = self._predict(scores)
         value = self._conjugate_value(scores.detach(), p.detach())
-        slope = None if self._parameter is None else -self._slope(p)
-
-        def middle() -> Slopes:
-            omega, at = self._halfway(scores)
-            p = omega._predict(at)
-            return p, None if slope is None else -omega._slope(p)
-
-        return envelope(value.to(scores.dtype), scores, p, self._parameter, slope, middle)
+        return self._enveloped(value, scores, p)
 
     def _conjugate_value(self, scores: Tensor, p: Tensor) -> Tensor:
         top = finite_top(scores)
@@ -272,14 +265,26 @@ class Regularizer(ABC):
             return self._conjugate(scores) + self._omega(target) - (target * known).sum(-1)
         p = self._predict(scores)
         value = self._divergence(scores.detach(), p.detach(), target)
-        slope = None if self._parameter is None else self._slope(target) - self._slope(p)
+        return self._enveloped(value, scores, p, target)
+
+    def _enveloped(
+        self, value: Tensor, scores: Tensor, p: Tensor, target: Tensor | None = None
+    ) -> Tensor:
+        """``value`` as a function of scores and parameter: the conjugate, or a target's loss."""
+
+        def slopes(omega: Regularizer, p: Tensor) -> Slopes:
+            residual = p if target is None else p - target
+            if omega._parameter is None:
+                return residual, None
+            own = omega._slope(p)
+            return residual, -own if target is None else omega._slope(target) - own
 
         def middle() -> Slopes:
             omega, at = self._halfway(scores)
-            p = omega._predict(at)
-            return p - target, None if slope is None else omega._slope(target) - omega._slope(p)
+            return slopes(omega, omega._predict(at))
 
-        return envelope(value.to(scores.dtype), scores, p - target, self._parameter, slope, middle)
+        residual, slope = slopes(self, p)
+        return envelope(value.to(scores.dtype), scores, residual, self._parameter, slope, middle)
 
     def _halfway(self, scores: Tensor) -> tuple[Regularizer, Tensor]:
         """Ω and scores, equal to what they are, with half of the derivatives: see ``envelope``."""

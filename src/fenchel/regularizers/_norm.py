@@ -63,7 +63,7 @@ class Norm(Regularizer):
         return log_norm(p, self.q).exp() * log_norm_slope(p, self.q)
 
     def _predict(self, scores: Tensor) -> Tensor:
-        return normmax(scores, self.q)
+        return normmax(scores, alpha=self.q)
 
     def __repr__(self) -> str:
         q = self.q

@@ -70,7 +70,7 @@ class Tsallis(Regularizer):
         return slope(p, self.alpha)
 
     def _predict(self, scores: Tensor) -> Tensor:
-        return entmax(scores, self.alpha)
+        return entmax(scores, alpha=self.alpha)
 
     def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
         return divergence(target, p, self.alpha, scores)

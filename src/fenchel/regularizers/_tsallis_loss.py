@@ -63,7 +63,7 @@ def _differentiable_gradients(
 ) -> tuple[Tensor, None, Tensor | None]:
     """The gradients as functions of scores and alpha: a second derivative may follow."""
     ignored = (target == IGNORED).unsqueeze(-1)
-    p = entmax(scores.masked_fill(ignored, 0.0), alpha)
+    p = entmax(scores.masked_fill(ignored, 0.0), alpha=alpha)
     residual = (p - one_hot(target, p)).masked_fill(ignored, 0.0)
     for_alpha = None
     if with_slope and isinstance(alpha, Tensor):

@@ -103,7 +103,7 @@ def entmax_bisect(
     """
     check_count("entmax_bisect", "n_iter", n_iter)
     check_flag("entmax_bisect", ensure_sum_one)
-    return maps.entmax(X, floating(alpha, X), dim)
+    return maps.entmax(X, alpha=floating(alpha, X), dim=dim)
 
 
 def normmax_bisect(
@@ -124,7 +124,7 @@ def normmax_bisect(
         tensor([0.0000, 0.3110, 0.6890])
     """
     check_count("normmax_bisect", "n_iter", n_iter)
-    return maps.normmax(X, floating(alpha, X), dim)
+    return maps.normmax(X, alpha=floating(alpha, X), dim=dim)
 
 
 def budget_bisect(

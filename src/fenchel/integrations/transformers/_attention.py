@@ -119,10 +119,10 @@ def _dense_weights(
         scores = scores.masked_fill(~at.mask, -math.inf) if boolean else scores + at.mask
     alpha = at.alpha[..., None, None] if at.alpha.dim() == 2 else at.alpha
     if sinks is None:
-        return entmax(scores, alpha)
+        return entmax(scores, alpha=alpha)
     # A sink is one more key of each head, with a score of its own and a value of zero.
     sink = sinks.to(scores.dtype).reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
-    return entmax(torch.cat([scores, sink], -1), alpha)[..., :-1]
+    return entmax(torch.cat([scores, sink], -1), alpha=alpha)[..., :-1]
 
 
 def _check_others(name: str, others: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
         """Log-probabilities of the shape of ``scores``; the tokens so far do not matter."""
         if self.alpha == 1:  # probabilities would underflow, their logarithms do not
             return scores.log_softmax(-1)
-        return entmax(scores, self.alpha).log()
+        return entmax(scores, alpha=self.alpha).log()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(alpha={self.alpha!r})"
