@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_mask, check_scores
-from fenchel._expansion import step_from
-from fenchel.regularizers._envelope import Slopes, envelope
+from fenchel.regularizers._envelope_of import envelope_of
 from fenchel.regularizers._target import (
     IGNORED,
     check_indices,
@@ -239,7 +238,7 @@ class Regularizer(ABC):
     def _conjugate(self, scores: Tensor) -> Tensor:
         p = self._predict(scores)
         value = self._conjugate_value(scores.detach(), p.detach())
-        return self._enveloped(value, scores, p)
+        return envelope_of(self, value, scores, p)
 
     def _conjugate_value(self, scores: Tensor, p: Tensor) -> Tensor:
         top = finite_top(scores)
@@ -265,34 +264,7 @@ class Regularizer(ABC):
             return self._conjugate(scores) + self._omega(target) - (target * known).sum(-1)
         p = self._predict(scores)
         value = self._divergence(scores.detach(), p.detach(), target)
-        return self._enveloped(value, scores, p, target)
-
-    def _enveloped(
-        self, value: Tensor, scores: Tensor, p: Tensor, target: Tensor | None = None
-    ) -> Tensor:
-        """``value`` as a function of scores and parameter: the conjugate, or a target's loss."""
-
-        def slopes(omega: Regularizer, p: Tensor) -> Slopes:
-            residual = p if target is None else p - target
-            if omega._parameter is None:
-                return residual, None
-            own = omega._slope(p)
-            return residual, -own if target is None else omega._slope(target) - own
-
-        def middle() -> Slopes:
-            omega, at = self._halfway(scores)
-            return slopes(omega, omega._predict(at))
-
-        residual, slope = slopes(self, p)
-        return envelope(value.to(scores.dtype), scores, residual, self._parameter, slope, middle)
-
-    def _halfway(self, scores: Tensor) -> tuple[Regularizer, Tensor]:
-        """Ω and scores, equal to what they are, with half of the derivatives: see ``envelope``."""
-        known, step = step_from(scores)
-        if self._parameter is None:
-            return self, known + 0.5 * step
-        fixed, drift = step_from(self._parameter)
-        return type(self)(fixed + 0.5 * drift), known + 0.5 * step  # type: ignore[call-arg]
+        return envelope_of(self, value, scores, p, target)
 
     def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
         linear = torch.where(y == p, 0.0, self._gradient(p) * (y - p)).sum(-1)
