@@ -97,25 +97,37 @@ def v(rng) -> Tensor:
 @pytest.mark.parametrize("f", MAPS.values(), ids=MAPS.keys())
 def test_maps(f, x, v):
     g = of_rows(f)
-    check(lambda x: torch.func.grad(lambda z: g(z).sum())(x), x)
-    check(lambda x: torch.vmap(f)(x), x)
-    check(lambda x: torch.vmap(torch.func.grad(g))(x), x)
-    check(lambda x, v: torch.func.jvp(f, (x,), (v,))[1], x, v)
-    check(lambda x: torch.func.jacrev(f)(x[0]), x)
-    check(lambda x: torch.func.jacfwd(f)(x[0]), x)
-    check(lambda x: torch.func.hessian(g)(x[0]), x)
+
+    def run(x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        return (
+            torch.func.grad(lambda z: g(z).sum())(x),
+            torch.vmap(f)(x),
+            torch.vmap(torch.func.grad(g))(x),
+            torch.func.jvp(f, (x,), (v,))[1],
+            torch.func.jacrev(f)(x[0]),
+            torch.func.jacfwd(f)(x[0]),
+            torch.func.hessian(g)(x[0]),
+        )
+
+    check(run, x, v)
 
 
 @pytest.mark.parametrize("f", LOSSES.values(), ids=LOSSES.keys())
 def test_losses(f, x, v):
     y = torch.tensor([0, 1, 2])
-    check(lambda x: torch.func.grad(f)(x[0], y[0]), x)
-    check(lambda x: torch.vmap(f)(x, y), x)
-    check(lambda x: torch.vmap(torch.func.grad(f))(x, y), x)
-    check(lambda x, v: torch.func.jvp(lambda z: f(z, y), (x,), (v,))[1], x, v)
-    check(lambda x: torch.func.jacrev(lambda z: f(z, y[0]))(x[0]), x)
-    check(lambda x: torch.func.jacfwd(lambda z: f(z, y[0]))(x[0]), x)
-    check(lambda x: torch.func.hessian(lambda z: f(z, y[0]))(x[0]), x)
+
+    def run(x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        return (
+            torch.func.grad(f)(x[0], y[0]),
+            torch.vmap(f)(x, y),
+            torch.vmap(torch.func.grad(f))(x, y),
+            torch.func.jvp(lambda z: f(z, y), (x,), (v,))[1],
+            torch.func.jacrev(lambda z: f(z, y[0]))(x[0]),
+            torch.func.jacfwd(lambda z: f(z, y[0]))(x[0]),
+            torch.func.hessian(lambda z: f(z, y[0]))(x[0]),
+        )
+
+    check(run, x, v)
 
 
 @pytest.mark.parametrize("f", [*MAPS.values(), *LOSSES.values()], ids=[*MAPS, *LOSSES])
@@ -132,9 +144,14 @@ def test_backward_of_vmap(f, x):
 
 @pytest.mark.parametrize("omega", OMEGAS.values(), ids=OMEGAS.keys())
 def test_conjugates(omega, x, v):
-    check(lambda x: torch.func.grad(lambda z: omega.conjugate(z).sum())(x), x)
-    check(lambda x, v: torch.func.jvp(omega.conjugate, (x,), (v,))[1], x, v)
-    check(lambda x: torch.func.hessian(lambda z: omega.conjugate(z))(x[0]), x)
+    def run(x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        return (
+            torch.func.grad(lambda z: omega.conjugate(z).sum())(x),
+            torch.func.jvp(omega.conjugate, (x,), (v,))[1],
+            torch.func.hessian(omega.conjugate)(x[0]),
+        )
+
+    check(run, x, v)
 
 
 def test_derivatives_in_alpha(x):

@@ -13,6 +13,7 @@ from fenchel.kernels._dispatch import (
 from fenchel.kernels._door import (
     has_sizes_only,
     have_memory,
+    in_eager_mode,
     is_captured,
     is_plain,
     is_recorded,
@@ -52,6 +53,7 @@ __all__ = [
     "face_product",
     "has_sizes_only",
     "have_memory",
+    "in_eager_mode",
     "is_captured",
     "is_plain",
     "is_recorded",

@@ -45,7 +45,7 @@ def choose_backend(x: Tensor) -> str:
                 "use_backend('native'): expected fewer than 2**31 entries along every dimension, "
                 f"but got shape {tuple(x.shape)}; leave the `with` block."
             )
-    elif x.device.type == "cpu" and x.dtype in _NATIVE_DTYPES:
+    elif x.is_cpu and x.dtype in _NATIVE_DTYPES:
         if _native.LIBRARY is not None:
             return "native"
         _library.warn_of_fallback()

@@ -20,9 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._guards import detect_fake_mode
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from fenchel._checks import FenchelError, is_transformed
+from fenchel._checks import FenchelError
 from fenchel.kernels._library import LIBRARY
 from fenchel.kernels._signals import check_status
 
@@ -42,9 +43,26 @@ def is_plain(*values: Any) -> bool:
     without memory (fake, meta, batched): there, registered ops and the reference's torch ops serve.
     Values that are no tensors do not matter.
     """
-    if torch.compiler.is_compiling() or is_transformed() or is_recorded():
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+    ):
         return False
     return have_memory(*values)
+
+
+def in_eager_mode(x: Tensor, parameter: Any) -> bool:
+    """:func:`is_plain`, where torch neither compiles nor transforms: it comes before every map."""
+    return (
+        type(x) in _ORDINARY
+        and not x.is_meta
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._get_tracing_state() is None
+        and (type(parameter) is float or have_memory(parameter))
+    )
 
 
 def is_captured() -> bool:
@@ -70,7 +88,14 @@ def has_sizes_only(*values: Any) -> bool:
 
 def have_memory(*values: Any) -> bool:
     """Whether all tensors among ``values`` are ordinary ones, whose entries lie in memory."""
-    return all(not isinstance(value, Tensor) or _is_ordinary(value) for value in values)
+    for value in values:
+        if type(value) in _ORDINARY:
+            # A batch of gradients (autograd.grad(is_grads_batched=True)) has the type Tensor.
+            if value.is_meta or torch._C._functorch.is_legacy_batchedtensor(value):
+                return False
+        elif isinstance(value, Tensor):
+            return False
+    return True
 
 
 def is_recorded() -> bool:
@@ -79,16 +104,6 @@ def is_recorded() -> bool:
     In the body of a registered op it does not: there, the call has been seen already.
     """
     return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
-
-
-def _is_ordinary(x: Tensor) -> bool:
-    # A batched tensor (torch.vmap, autograd.grad(is_grads_batched=True)) has the type Tensor.
-    return (
-        type(x) in _ORDINARY
-        and not x.is_meta
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
-        and not torch._C._functorch.is_legacy_batchedtensor(x)
-    )
 
 
 def unwrapped(x: Tensor) -> Tensor:
@@ -107,13 +122,13 @@ def readable(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """
     if type(x) not in _ORDINARY:
         x = unwrapped(x)
-    if x._is_zerotensor():
-        return torch.zeros(x.shape, dtype=dtype or x.dtype, device="cpu")
     if dtype is not None and x.dtype is not dtype:
         x = x.to(dtype)
-    if x.is_neg() or x.is_conj():
-        x = x.resolve_neg().resolve_conj()
-    return x if x.is_contiguous() else x.contiguous()
+    if x.is_contiguous() and not x.is_neg() and not x._is_zerotensor():  # most are
+        return x
+    if x._is_zerotensor():
+        return torch.zeros(x.shape, dtype=x.dtype, device="cpu")
+    return x.resolve_neg().contiguous()
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -137,53 +152,70 @@ class NativeFunction:
         self.name = name
         self.signature = tuple(signature)
         self.has_status = result is ctypes.c_int
-        self.pointees = tuple(
-            kind if isinstance(kind, torch.dtype) or kind is Strided else None for kind in signature
+        self.tensors = tuple(
+            (place, kind)
+            for place, kind in enumerate(self.signature)
+            if isinstance(kind, torch.dtype) or kind is Strided
         )
         self.function: Callable[..., Any] | None = None
         if LIBRARY is not None:
             self.function = function = getattr(LIBRARY, f"fenchel_{name}")
+            pointers = {place for place, _ in self.tensors}
             function.argtypes = [
-                ctypes.c_void_p if pointee is not None else kind
-                for kind, pointee in zip(self.signature, self.pointees, strict=True)
+                ctypes.c_void_p if place in pointers else kind
+                for place, kind in enumerate(self.signature)
             ]
             function.restype = result
 
     def __call__(self, *arguments: Any) -> Any:
-        if is_captured():
+        recorded = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state()
+        if recorded and is_captured():
             raise FenchelError(
                 f"fenchel's native core ({self.name}) was called while torch records operations, "
                 "of which it cannot be one; call the public function, or leave the tracer."
             )
         assert self.function is not None  # the table of backends does not come here without it
-        result = self.function(
-            *[
-                value if kind is None or value is None else _pointer(self.name, value, kind)
-                for value, kind in zip(arguments, self.pointees, strict=True)
-            ]
-        )
-        if self.has_status:
+        raw = list(arguments)
+        kept = []  # copies of what did not lie in memory as it is
+        for place, kind in self.tensors:
+            x = raw[place]
+            if x is None or type(x) is _REFERENCE:
+                continue
+            # A tensor that is lazily zero has no memory: it says 0.
+            if type(x) in _ORDINARY and x.dtype is kind and x.is_cpu and x.is_contiguous():
+                pointer = 0 if x.is_neg() else _address(x)
+                if pointer:
+                    raw[place] = pointer
+                    continue
+            if kind is not Strided and x.dtype is kind and x.is_cpu:
+                x = readable(x)
+                kept.append(x)
+            raw[place] = _pointer(self.name, x, kind)
+        result = self.function(*raw)
+        if result and self.has_status:
             check_status(result)
         return result
 
 
-def _pointer(name: str, x: Any, kind: Any) -> Any:
+def _address(x: Tensor) -> int:
+    try:
+        return x.data_ptr()
+    except RuntimeError:  # a batched tensor, or one of another layout
+        return 0
+
+
+def _pointer(name: str, x: Tensor, kind: Any) -> int:
     """Where the entries of ``x`` lie, if they are what the function expects."""
-    if type(x) is _REFERENCE:
-        return x
     if (
         type(x) in _ORDINARY
         and x.is_cpu
         and x.layout is torch.strided
         and (kind is Strided or (x.dtype is kind and x.is_contiguous()))
         and not x.is_neg()
-        and not x.is_conj()
-        and not x._is_zerotensor()
     ):
-        try:
-            return x.data_ptr()
-        except RuntimeError:  # a batched tensor: it has no memory of its own
-            pass
+        pointer = _address(x)
+        if pointer or x.numel() == 0:
+            return pointer
     what = "of any dtype" if kind is Strided else f"contiguous, of dtype {kind}"
     raise FenchelError(
         f"fenchel's native core ({name}) expected a plain dense tensor on the CPU, {what}, but got "

@@ -63,8 +63,7 @@ def backward(
     op: str, p: Tensor, grad: Tensor, parameter: Parameter, dim: int, with_parameter: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of ``op`` in the scores and, if asked, in its parameter (one value per row)."""
-    p, grad = readable(p), readable(grad)
-    grad_x = torch.empty_like(p)
+    grad_x = torch.empty_like(p, memory_format=torch.contiguous_format)
     rows = list(p.shape)
     rows[dim] = 1
     grad_rows = empty(rows, torch.float64) if with_parameter else None
@@ -75,8 +74,7 @@ def backward(
 
 
 def _run_forward(op: str, x: Tensor, parameter: Parameter, dim: int) -> Tensor:
-    x = readable(x)
-    p = torch.empty_like(x)
+    p = torch.empty_like(x, memory_format=torch.contiguous_format)
     _forward[op, x.dtype](x, p, *layout(x, dim), *parameter_rows(parameter, x, dim))
     return p
 

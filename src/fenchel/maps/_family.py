@@ -78,7 +78,7 @@ class Family:
         if torch._C._are_functorch_transforms_active():
             refuse_forward_over_forward(self.op)
             return self.function.apply(scores, parameter, dim)
-        if kernels.is_recorded() or not kernels.have_memory(scores, parameter):
+        if not kernels.in_eager_mode(scores, parameter):
             kernels.choose_backend(scores)  # a backend asked for by name still has its say
             return self.registered(scores, as_tensor(parameter, scores), dim)
         wants_grad = torch.is_grad_enabled() and (

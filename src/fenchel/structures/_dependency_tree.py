@@ -189,6 +189,11 @@ class DependencyTree(BuiltIn):
         """
         scores = problem.scores if temperature == 1 else problem.scores / temperature
         known = scores.detach()
+        if known.numel() == 0:
+            return scores
+        low, high = known.aminmax()
+        if float(low) >= -_FARTHEST and float(high) <= _FARTHEST:
+            return scores
         if bool((torch.where(known > -math.inf, known, 0.0).abs() <= _FARTHEST).all()):
             return scores
         n = problem.layout[0]
