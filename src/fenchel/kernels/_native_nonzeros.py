@@ -64,7 +64,6 @@ def entmax_loss(
     nonzeros of p - y of row i are those from starts[i] to starts[i + 1]. A target of ``IGNORED`` is
     ignored. If there are more than ``most`` of them, indices and values are None.
     """
-    x = readable(x)
     sizes, starts = _counts(x)
     handle = c_void_p()
     limit = x.numel() if most is None else most
@@ -79,7 +78,7 @@ def entmax_loss(
 
 def entmax_loss_value(x: Tensor, alpha: Parameter, target: Tensor) -> Tensor:
     """The losses alone."""
-    return _run_loss(readable(x), alpha, target, False, 0, None, None, None)[0]
+    return _run_loss(x, alpha, target, False, 0, None, None, None)[0]
 
 
 def list_to_dense(scale: Tensor, starts: Tensor, indices: Tensor, values: Tensor, n: int) -> Tensor:
@@ -114,7 +113,6 @@ def _run_loss(
     starts: Tensor | None,
     handle: c_void_p | None,
 ) -> tuple[Tensor, Tensor | None]:
-    target = readable(target)
     loss = empty(x.shape[:-1], x.dtype)
     slope = empty((*x.shape[:-1], 1), torch.float64) if with_slope else None
     _entmax_loss[x.dtype](

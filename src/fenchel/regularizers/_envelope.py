@@ -67,6 +67,7 @@ def _integrated(
 ) -> Tensor:
     """``value`` plus the integral: by the trapezoidal rule, or Simpson's for more derivatives."""
     order = derivative_order()
+    value = value.detach()  # it may have seen the parameter
     _, step = step_from(scores)
     drift = None if parameter is None else parameter - parameter.detach()
 
