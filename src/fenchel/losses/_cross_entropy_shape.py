@@ -115,7 +115,9 @@ def check_weight(
 
 
 def _weights_of(weight: Tensor, target: Tensor, kept: Tensor) -> Tensor:
-    return torch.where(kept, weight[torch.where(kept, target, 0)], 0.0)
+    known = torch.where(kept, target, 0)
+    # As an index, a target of a single row would be read as a number, which torch.func refuses.
+    return torch.where(kept, weight.gather(0, known.reshape(-1)).reshape(known.shape), 0.0)
 
 
 def _against_distribution(

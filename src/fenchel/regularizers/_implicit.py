@@ -50,10 +50,12 @@ class _ImplicitArgmax(torch.autograd.Function):
         ctx.save_for_forward(output)
 
     @staticmethod
+    @torch.compiler.disable  # what a transform has saved is nothing that a graph could take in
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _times_jacobian(ctx, grad), None, None, None
 
     @staticmethod
+    @torch.compiler.disable  # what a transform has saved is nothing that a graph could take in
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
         return _times_jacobian(ctx, tangent)
 

@@ -95,8 +95,16 @@ class UserDefined(Regularizer):
         slope = gradient(f, p.reshape(-1, p.shape[-1]).double())
         return self.gamma * slope.reshape(p.shape).to(p.dtype)
 
-    @torch.compiler.disable  # the solver's loops end when their rows do
     def _predict(self, scores: Tensor) -> Tensor:
+        if torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+            raise FenchelError(
+                f"{_MAKER}: expected no torch.func inside torch.compile, because a compiled graph "
+                "cannot hold the solver; apply the transform outside of it."
+            )
+        return self._solved(scores)
+
+    @torch.compiler.disable  # the solver's loops end when their rows do
+    def _solved(self, scores: Tensor) -> Tensor:
         f = self._rows(self._named("predict"), scores)
         self._refuse_learnable(f, scores)
         solutions = []
@@ -131,7 +139,7 @@ class UserDefined(Regularizer):
                 f"{self.max_iter} iterations (the largest gap is "
                 f"{self.gamma * float(solution.gap[stopped].amax()):.1e}); raise `max_iter` or "
                 "`tol`, or rescale the scores or the function.",
-                stacklevel=5,  # the line that calls predict
+                stacklevel=6,  # the line that calls predict
             )
 
     def _refuse_learnable(self, f: RowFunction, like: Tensor) -> None:

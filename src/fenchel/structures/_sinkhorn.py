@@ -264,7 +264,7 @@ class _Sinkhorn(torch.autograd.Function):
                 f"{settings[1]} iterations (the largest error of a marginal is "
                 f"{float(error[stopped].amax()):.1e}); raise `max_iter`, `tol` or `temperature`, "
                 "or rescale the scores.",
-                stacklevel=4,  # the line that calls sinkhorn
+                stacklevel=5,  # the line that calls sinkhorn
             )
         ctx.save_for_backward(scores, rows, columns, plan, held)
         ctx.rest = layout, settings
