@@ -207,12 +207,13 @@ def test_empty_batch(map_, param, dtype):
 def test_numbers_and_rows_without_entries(map_, param, dtype):
     """As torch.softmax takes them."""
     x = torch.tensor(3.7, dtype=dtype, requires_grad=True)
+    of_one = 1.0 if map_.name == "budget" else param
     for kwargs in ({}, {"dim": 0}, {"dim": -1}, {"mask": torch.tensor(True)}):
-        p = map_(x, None if map_.name == "budget" else param, **kwargs)
+        p = map_(x, of_one, **kwargs)
         assert p.shape == () and p.dtype == dtype and float(p.detach()) == 1
         (g,) = torch.autograd.grad(p, x)
         assert float(g) == 0
-    assert float(map_(x, None if map_.name == "budget" else param, mask=torch.tensor(False))) == 0
+    assert float(map_(x.detach(), of_one, mask=torch.tensor(False))) == 0
     for shape, dim in (((2, 0), -1), ((0,), 0), ((0, 3), 0)):
         x = torch.empty(shape, dtype=dtype, requires_grad=True)
         p = map_(x, 0 if map_.name == "budget" else param, dim=dim)
