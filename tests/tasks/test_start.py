@@ -240,7 +240,8 @@ def test_names_that_are_not_utf_8(tmp_path):
         name.write_text(LINES)
     except OSError:
         pytest.skip("the file system has no such names")
-    data, run = DataConfig((str(name),), (str(name),)), tmp_path / os.fsdecode(b"run\xfe")
+    data = DataConfig((str(name),), (str(name),), language="x")
+    run = tmp_path / os.fsdecode(b"run\xfe")
     assert trained(start_run(run, "inflection", data, settings=TINY)) == 4
     again = resume_run(run, "inflection", DataConfig(), ["train.max_steps=6"])
     assert again.config.data == data
