@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 _P = ParamSpec("_P")
@@ -105,7 +105,7 @@ def check_int(name: str, label: str, value: Any) -> int:
 
 def check_ignore_index(name: str, value: Any) -> int | Tensor:
     """An int (NumPy's count), or a 0-d integer tensor, such as an entry of a target: not read."""
-    if isinstance(value, Tensor) and value.dim() == 0 and value.dtype in _INTEGERS:
+    if isinstance(value, Tensor) and value.dim() == 0 and value.dtype in INTEGERS:
         return value
     if isinstance(value, Tensor):
         got = f"{value.dtype} of shape {tuple(value.shape)}"

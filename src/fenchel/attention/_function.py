@@ -172,5 +172,5 @@ def _native_serves(at: Attention) -> bool:
         not is_transformed()
         and at.query.numel() * at.value.numel() > 0
         and kernels.choose_backend(at.query) == "native"
-        and (torch.compiler.is_compiling() or not kernels.has_sizes_only(at.query))
+        and not kernels.has_sizes_only(at.query)
     )

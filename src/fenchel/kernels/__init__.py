@@ -16,7 +16,6 @@ from fenchel.kernels._door import (
     in_eager_mode,
     is_captured,
     is_plain,
-    is_recorded,
     unwrapped,
 )
 from fenchel.kernels._faces import Faces
@@ -56,7 +55,6 @@ __all__ = [
     "in_eager_mode",
     "is_captured",
     "is_plain",
-    "is_recorded",
     "join",
     "run",
     "run_groups",

@@ -79,6 +79,8 @@ def is_captured() -> bool:
 
 def has_sizes_only(*values: Any) -> bool:
     """Whether tensors are fake and torch keeps no symbols for sizes that depend on data."""
+    if torch.compiler.is_compiling():  # which keeps symbols
+        return False
     tensors = [value for value in values if isinstance(value, Tensor)]
     if not is_captured() and have_memory(*tensors):
         return False
@@ -96,14 +98,6 @@ def have_memory(*values: Any) -> bool:
         elif isinstance(value, Tensor):
             return False
     return True
-
-
-def is_recorded() -> bool:
-    """Whether a tracer or a dispatch mode watches torch's ops: native code would escape it.
-
-    In the body of a registered op it does not: there, the call has been seen already.
-    """
-    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
 
 
 def unwrapped(x: Tensor) -> Tensor:

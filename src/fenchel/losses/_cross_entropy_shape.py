@@ -18,10 +18,10 @@ from fenchel._checks import (
     check_number,
     check_scores,
 )
+from fenchel.kernels import IGNORED
 from fenchel.losses._cost import add_cost
 from fenchel.regularizers import Regularizer
 from fenchel.regularizers._target import (
-    IGNORED,
     check_indices,
     check_target,
     is_index,

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel.kernels import Lists, _native_nonzeros
+from fenchel.kernels import IGNORED, Lists, _native_nonzeros
 from fenchel.regularizers import Tsallis
-from fenchel.regularizers._target import IGNORED
 from fenchel.regularizers._tsallis_curve import slope as tsallis_slope
 
 Parameter = float | Tensor

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_alphas, check_ignore_index, refuse_transforms
+from fenchel.kernels import IGNORED
 from fenchel.losses._cross_entropy_shape import (
     check_reduction,
     check_smoothing,
@@ -18,7 +19,7 @@ from fenchel.losses._cross_entropy_shape import (
 from fenchel.losses._linear_op import linear_entmax_loss as op
 from fenchel.losses._linear_shapes import check_layer
 from fenchel.losses._linear_smoothing import smoothing_term
-from fenchel.regularizers._target import IGNORED, check_indices, check_target, is_index
+from fenchel.regularizers._target import check_target, is_index
 
 
 def linear_entmax_loss(
@@ -83,10 +84,8 @@ def linear_entmax_loss(
     parameter = _alpha(name, alpha, scores)
     kept = target != check_ignore_index(name, ignore_index)
     target = torch.where(kept, target, IGNORED)
-    if kernels.is_plain(target):  # otherwise the op does it, where values are real
-        check_indices(name, target, weight.shape[0])
     warn_if_none_kept(name, kept, reduction)
-    if not torch.compiler.is_compiling() and kernels.has_sizes_only(hidden, weight):
+    if kernels.has_sizes_only(hidden, weight):
         # The op's lists would need a symbol for their length: all that is asked for is a shape.
         like = F.linear(hidden, weight, bias).sum(-1) * 0
         return reduce(like, like, reduction).to(_result_dtype(hidden))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.regularizers._target import IGNORED
+from fenchel.kernels import IGNORED
 from fenchel.regularizers._tsallis_curve import LARGE, log_a, weighted_log
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel.kernels import IGNORED
 from fenchel.losses._linear_smoothing import _omega, _scores
 from fenchel.losses._vocab_wire import Wire
-from fenchel.regularizers._target import IGNORED
 from fenchel.regularizers._tsallis_curve import LARGE
 
 

@@ -154,7 +154,7 @@ def sparse_entmax(
         "sparse_entmax",
         "supports differ in size; give a batch as dimensions of `scores`, or use `fy.entmax`",
     )
-    if not torch.compiler.is_compiling() and kernels.has_sizes_only(scores):
+    if kernels.has_sizes_only(scores):
         raise FenchelError(
             "sparse_entmax: expected `scores` with values, because the size of the result depends "
             "on them; give the FakeTensorMode a ShapeEnv, or use `fy.entmax`."

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_mask, check_scores
+from fenchel.kernels import IGNORED
 from fenchel.regularizers._envelope_of import envelope_of
 from fenchel.regularizers._target import (
-    IGNORED,
     check_indices,
     check_probabilities,
     check_target,

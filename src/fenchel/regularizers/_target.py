@@ -8,12 +8,8 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError
+from fenchel._checks import INTEGERS, FenchelError
 from fenchel.kernels import IGNORED
-
-__all__ = ["IGNORED"]
-
-_INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def is_index(target: Tensor) -> bool:
@@ -28,7 +24,7 @@ def check_target(name: str, target: Any, scores: Tensor, dim: int) -> Tensor:
             f"{name}: expected `target` to be a torch.Tensor, but got {type(target).__name__}."
         )
     target = kernels.unwrapped(target)
-    if target.dtype not in _INDICES and not target.is_floating_point():
+    if target.dtype not in INTEGERS and not target.is_floating_point():
         raise FenchelError(
             f"{name}: expected `target` of class indices (int64) or probabilities (floating), but "
             f"got {target.dtype}."

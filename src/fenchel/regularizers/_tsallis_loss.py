@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel.kernels import _native_nonzeros
+from fenchel.kernels import IGNORED, _native_nonzeros
 from fenchel.maps import entmax
-from fenchel.regularizers._target import IGNORED, one_hot
+from fenchel.regularizers._target import one_hot
 from fenchel.regularizers._tsallis_curve import slope
 
 Parameter = float | Tensor

@@ -14,8 +14,9 @@ from fenchel._checks import (
     check_scores,
 )
 from fenchel.integrations.entmax._arguments import check_count, floating
+from fenchel.kernels import IGNORED
 from fenchel.regularizers import Gini, Norm, Regularizer, Tsallis
-from fenchel.regularizers._target import IGNORED, check_indices, check_target
+from fenchel.regularizers._target import check_indices, check_target
 
 _REDUCTIONS = ("elementwise_mean", "sum", "none")
 
