@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from fenchel._short import short
+
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -124,7 +126,7 @@ def no_bare_int(name: str, parameter: str) -> Callable[[Callable[_P, _R]], Calla
         @functools.wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             if len(args) > 1 and _is_int(args[1]):
-                given = operator.index(args[1])  # type: ignore[arg-type]
+                given = short(operator.index(args[1]))  # type: ignore[arg-type]
                 raise FenchelError(
                     f"{name}: a bare {given} could mean `dim` or `{parameter}`; write "
                     f"`dim={given}` or `{parameter}={given}`."

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "oracle.h"
@@ -29,8 +30,8 @@ class TreeOracle {
         single_root_(layout[1] != 0),
         words_(size[0]),
         nodes_(size[0] + 1),
-        score_(nodes_ * nodes_),
-        arc_(nodes_ * nodes_),
+        score_(new double[nodes_ * nodes_]),
+        arc_(new int32_t[nodes_ * nodes_]),
         node_in_(nodes_),
         state_(nodes_),
         live_(nodes_),
@@ -40,8 +41,8 @@ class TreeOracle {
   static int64_t most_parts(const int64_t* layout) { return layout[0]; }
 
   int64_t argmax(const double* scores, int32_t* parts) {
-    load(scores);
     const StopCheck check;
+    load(scores, check);
     int64_t root_arcs = 0;
     for (int64_t start = 1; start < nodes_; ++start) {
       if (state_[start] != kNew) continue;  // attached, or part of a node that is
@@ -76,13 +77,14 @@ class TreeOracle {
   static constexpr double kForbidden = -std::numeric_limits<double>::infinity();
 
   // Slot 0 is the root, slot j + 1 word j; a contracted node takes the slot of one of its members.
-  void load(const double* scores) {
+  void load(const double* scores, const StopCheck& check) {
     for (int64_t word = 0; word < words_; ++word) {
       const int64_t row = (word + 1) * nodes_;
       for (int64_t head = 0; head < nodes_; ++head) {
         score_[row + head] = head == word + 1 ? kForbidden : scores[word * columns_ + head];
         arc_[row + head] = static_cast<int32_t>(word * columns_ + head);
       }
+      check(nodes_);
     }
     for (int64_t slot = 0; slot < nodes_; ++slot) {
       node_in_[slot] = static_cast<int32_t>(slot);
@@ -177,8 +179,9 @@ class TreeOracle {
   bool single_root_;
   int64_t words_, nodes_;
   int64_t live_count_ = 0, nodes_made_ = 0;
-  std::vector<double> score_;     // (slot, head slot)
-  std::vector<int32_t> arc_;      // the part that such an arc is
+  // Not filled here: `load` does that, and asks between the rows whether to stop.
+  std::unique_ptr<double[]> score_;  // (slot, head slot)
+  std::unique_ptr<int32_t[]> arc_;   // the part that such an arc is
   std::vector<int32_t> node_in_;  // the node that a slot holds
   std::vector<State> state_;      // of a slot
   std::vector<int32_t> live_;     // slots in use, in order
