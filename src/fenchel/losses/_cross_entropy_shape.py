@@ -52,16 +52,18 @@ def rowwise(
     smoothing = check_smoothing(name, label_smoothing)
     weight = check_weight(name, weight, scores, dim)
     omega, rows, dtype = omega._on_rows(name, scores, dim)
+    counts = None
     if is_index(target):
-        kept = target != check_ignore_index(name, ignore_index)
-        target = torch.where(kept, target, IGNORED)
-        target = check_indices(name, target, rows.shape[-1])
-        counts = kept.to(rows.dtype) if weight is None else _weights_of(weight, target, kept)
-        warn_if_none_kept(name, kept, reduction)
+        ignored = check_ignore_index(name, ignore_index)
+        if weight is not None or not _all_count(target, rows.shape[-1], ignored):
+            kept = target != ignored
+            target = torch.where(kept, target, IGNORED)
+            target = check_indices(name, target, rows.shape[-1])
+            counts = kept.to(rows.dtype) if weight is None else _weights_of(weight, target, kept)
+            warn_if_none_kept(name, kept, reduction)
     else:
         target = target.movedim(dim, -1).to(rows.dtype)
         omega._check_values(name, target)
-        counts = None
     rows = add_cost(name, rows, target, cost)
     if smoothing > 0 or not is_index(target):
         losses = _against_distribution(omega, rows, target, weight, smoothing)
@@ -70,6 +72,17 @@ def rowwise(
         if weight is not None and counts is not None:
             losses = losses * counts
     return reduce(losses, counts, reduction).to(_result_dtype(scores, dtype))
+
+
+def _all_count(target: Tensor, n: int, ignored: int) -> bool:
+    """Whether every row has a class in range and none is ignored, seen in one look.
+
+    Most targets are such, and a small loss costs as many steps as it takes.
+    """
+    if not is_readable(target) or target.numel() == 0:
+        return False
+    low, high = (int(value) for value in target.aminmax())
+    return low >= 0 and high < n and not low <= ignored <= high
 
 
 def class_axis(name: str, scores: Any, dim: int | None) -> int:
