@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel._graphs import constant_in_graphs
 
 #: How p moves at a point of the way: (p, t) to dp/dt.
 Flow = Callable[[Tensor, float], Tensor]
@@ -26,7 +27,7 @@ Flow = Callable[[Tensor, float], Tensor]
 _HIGHEST = 4
 
 
-@torch.compiler.assume_constant_result
+@constant_in_graphs
 def derivative_order() -> int:
     """How many derivatives may be taken: one for each transform, and one for autograd outside."""
     kinds = torch._C._functorch.TransformType

@@ -5,7 +5,6 @@ The class axis, indices or probabilities, weights, ignored rows, smoothing, redu
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from fenchel._checks import (
     check_number,
     check_scores,
 )
+from fenchel._warn import warn
 from fenchel.kernels import IGNORED
 from fenchel.losses._cost import add_cost
 from fenchel.regularizers import Regularizer
@@ -74,7 +74,7 @@ def rowwise(
     return reduce(losses, counts, reduction).to(_result_dtype(scores, dtype))
 
 
-def _all_count(target: Tensor, n: int, ignored: int) -> bool:
+def _all_count(target: Tensor, n: int, ignored: int | Tensor) -> bool:
     """Whether every row has a class in range and none is ignored, seen in one look.
 
     Most targets are such, and a small loss costs as many steps as it takes.
@@ -82,7 +82,7 @@ def _all_count(target: Tensor, n: int, ignored: int) -> bool:
     if not is_readable(target) or target.numel() == 0:
         return False
     low, high = (int(value) for value in target.aminmax())
-    return low >= 0 and high < n and not low <= ignored <= high
+    return low >= 0 and high < n and not bool(low <= ignored <= high)
 
 
 def class_axis(name: str, scores: Any, dim: int | None) -> int:
@@ -165,10 +165,9 @@ def reduce(losses: Tensor, counts: Tensor | None, reduction: str) -> Tensor:
 
 def warn_if_none_kept(name: str, kept: Tensor, reduction: str) -> None:
     if reduction == "mean" and is_readable(kept) and kept.numel() > 0 and not bool(kept.any()):
-        warnings.warn(
+        warn(
             f"{name}: every target is `ignore_index`, so the mean is NaN; skip the batch or use "
             "reduction='sum'.",
-            stacklevel=4,
         )
 
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_ignore_index
+from fenchel._graphs import outside_graphs
 from fenchel.kernels import IGNORED, Lists
 from fenchel.losses import _vocab_engine as engine
 from fenchel.losses._cross_entropy_shape import (
@@ -85,13 +85,11 @@ def vocab_parallel_entmax_loss(
         tensor([0.0000, 0.0617], grad_fn=<...>)
         >>> dist.destroy_process_group()
     """
-    run = _sharded_loss
-    if "torch._dynamo" in sys.modules:  # the decorator itself would import it, which takes a second
-        run = torch.compiler.disable(run)
     shard = (weight, bias, group, vocab_start)
-    return run(hidden, shard, target, alpha, ignore_index, label_smoothing, reduction)
+    return _sharded_loss(hidden, shard, target, alpha, ignore_index, label_smoothing, reduction)
 
 
+@outside_graphs
 def _sharded_loss(
     hidden: Any,
     shard: tuple[Any, Any, Any, Any],

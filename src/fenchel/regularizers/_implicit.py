@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
+from fenchel._graphs import outside_graphs
 from fenchel.maps._family import refuse_forward_over_forward
 from fenchel.solvers._derivatives import RowFunction
 from fenchel.solvers._kkt import jacobian_product
@@ -50,12 +51,12 @@ class _ImplicitArgmax(torch.autograd.Function):
         ctx.save_for_forward(output)
 
     @staticmethod
-    @torch.compiler.disable  # what a transform has saved is nothing that a graph could take in
+    @outside_graphs  # what a transform has saved is nothing that a graph could take in
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _times_jacobian(ctx, grad), None, None, None
 
     @staticmethod
-    @torch.compiler.disable  # what a transform has saved is nothing that a graph could take in
+    @outside_graphs  # what a transform has saved is nothing that a graph could take in
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
         return _times_jacobian(ctx, tangent)
 

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_positive
+from fenchel._graphs import outside_graphs
 from fenchel.regularizers._structured import StructuredRegularizer
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem, outside_graphs
+from fenchel.structures._problem import Problem
 
 
 class Marginals(StructuredRegularizer):

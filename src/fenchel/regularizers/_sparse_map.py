@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_positive
+from fenchel._graphs import outside_graphs
 from fenchel.regularizers._envelope import envelope
 from fenchel.regularizers._structured import StructuredRegularizer, inner
 from fenchel.solvers import SparseDistribution, sparse_map, sparse_map_means
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem, outside_graphs
+from fenchel.structures._problem import Problem
 
 
 class SparseMAP(StructuredRegularizer):

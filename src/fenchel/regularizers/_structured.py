@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number
+from fenchel._graphs import outside_graphs
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem, outside_graphs, refuse_unreadable, to_flat
+from fenchel.structures._problem import Problem, refuse_unreadable, to_flat
 
 
 class StructuredRegularizer(ABC):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +8,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number, check_scores
+from fenchel._graphs import outside_graphs
+from fenchel._warn import warn
 from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers._implicit import implicit_argmax
 from fenchel.solvers import SimplexSolution
@@ -103,7 +104,7 @@ class UserDefined(Regularizer):
             )
         return self._solved(scores)
 
-    @torch.compiler.disable  # the solver's loops end when their rows do
+    @outside_graphs  # the solver's loops end when their rows do
     def _solved(self, scores: Tensor) -> Tensor:
         f = self._rows(self._named("predict"), scores)
         self._refuse_learnable(f, scores)
@@ -134,12 +135,11 @@ class UserDefined(Regularizer):
     def _warn_if_stopped(self, solution: SimplexSolution) -> None:
         stopped = ~solution.converged & ~solution.gap.isnan()  # NaN came in: no wonder
         if bool(stopped.any()):
-            warnings.warn(
+            warn(
                 f"{self!r}: {int(stopped.sum())} of {stopped.numel()} rows did not converge in "
                 f"{self.max_iter} iterations (the largest gap is "
                 f"{self.gamma * float(solution.gap[stopped].amax()):.1e}); raise `max_iter` or "
                 "`tol`, or rescale the scores or the function.",
-                stacklevel=6,  # the line that calls predict
             )
 
     def _refuse_learnable(self, f: RowFunction, like: Tensor) -> None:

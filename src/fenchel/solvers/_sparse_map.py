@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError
+from fenchel._warn import warn
 from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED
 from fenchel.solvers._active_set import active_set
 from fenchel.solvers._arguments import check_max_iter, check_tol
@@ -134,7 +134,7 @@ def _warn_if_stopped(faces: kernels.Faces, max_iter: int) -> None:
             f"{_NAME}: {what} came no closer than a gap of {largest:.1e}; raise `tol`, or see "
             "whether `argmax` returns the best structure for every scores."
         )
-    warnings.warn(message, stacklevel=4)
+    warn(message)
 
 
 def _needs_graph(scores: Tensor) -> bool:

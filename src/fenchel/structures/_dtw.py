@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_positive, check_scores
+from fenchel._graphs import outside_graphs
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._matrix import all_finite, inside_cells
-from fenchel.structures._problem import Problem, outside_graphs, refuse_unreadable
+from fenchel.structures._problem import Problem, refuse_unreadable
 from fenchel.structures._sizes import check_sizes
 
 

@@ -12,9 +12,6 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, refuse_transforms
 
-#: For what solves: a compiled graph breaks around it, since its loops end when the data say so.
-outside_graphs = torch.compiler.disable
-
 
 @dataclass(frozen=True)
 class Problem:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +8,11 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_positive
+from fenchel._graphs import outside_graphs
+from fenchel._warn import warn
 from fenchel.structures._assignment import Assignment
 from fenchel.structures._matrix import inside_cells, matrix_problem
-from fenchel.structures._problem import Problem, outside_graphs, refuse_unreadable
+from fenchel.structures._problem import Problem, refuse_unreadable
 
 _CHECK_EVERY = 8  # iterations between two looks at the error
 
@@ -259,12 +260,11 @@ class _Sinkhorn(torch.autograd.Function):
         plan, error, _, held = _solve(scores, rows, columns, layout, settings)
         stopped = error > settings[2]
         if bool(stopped.any()):
-            warnings.warn(
+            warn(
                 f"sinkhorn: {int(stopped.sum())} of {stopped.numel()} plans did not converge in "
                 f"{settings[1]} iterations (the largest error of a marginal is "
                 f"{float(error[stopped].amax()):.1e}); raise `max_iter`, `tol` or `temperature`, "
                 "or rescale the scores.",
-                stacklevel=5,  # the line that calls sinkhorn
             )
         ctx.save_for_backward(scores, rows, columns, plan, held)
         ctx.rest = layout, settings

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_scores
-from fenchel.structures._problem import Problem, Shaped, check_values, outside_graphs, to_flat
+from fenchel._graphs import outside_graphs
+from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 
 
 class Structure(ABC):
