@@ -141,15 +141,15 @@ def sparse_entmax_attention(
 
 
 def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
-    if not _native_serves(at):
+    inputs = (at.query, at.key, at.value, at.alpha, at.mask)
+    plain = kernels.is_plain(*inputs)
+    if not _native_serves(at, plain):
         with _without_autocast(at.query):
             return dense_attention(
                 at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
             )
-    inputs = (at.query, at.key, at.value, at.alpha, at.mask)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    traced = torch.compiler.is_compiling() or kernels.is_captured()
-    if learning or dropout_p > 0 or traced or not kernels.have_memory(*inputs):
+    if learning or dropout_p > 0 or not plain:
         return attention_op(
             at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
         )[0]
@@ -166,11 +166,10 @@ def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     return torch.autocast(x.device.type, enabled=False)
 
 
-def _native_serves(at: Attention) -> bool:
+def _native_serves(at: Attention, plain: bool = False) -> bool:
     """Whether the core is there for these tensors, outside of torch.func and forward mode."""
     return (
-        not is_transformed()
+        (plain or not (is_transformed() or kernels.has_sizes_only(at.query)))
         and at.query.numel() * at.value.numel() > 0
         and kernels.choose_backend(at.query) == "native"
-        and not kernels.has_sizes_only(at.query)
     )

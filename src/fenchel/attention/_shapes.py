@@ -65,9 +65,9 @@ def arrange(
     dtype = query.dtype
     wide = torch.float32 if dtype.itemsize == 2 else dtype
     return Attention(
-        _flat(query, lead).to(wide),
-        _flat(key, kv_lead).to(wide),
-        _flat(value, kv_lead).to(wide),
+        _flat(query, lead, wide),
+        _flat(key, kv_lead, wide),
+        _flat(value, kv_lead, wide),
         None if mask is None else mask.to(wide) if mask.dtype != torch.bool else mask,
         alpha,
         scale,
@@ -130,8 +130,10 @@ def _one_lead(
 
     With ``gqa`` heads differ, and only what is in front of them broadcasts.
     """
-    axes = 3 if gqa and min(x.dim() for x in (query, key, value)) > 2 else 2
     tensors = (query, key, value)
+    if query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
+        return tensors
+    axes = 3 if gqa and min(x.dim() for x in tensors) > 2 else 2
     leads = [tuple(x.shape[:-axes]) for x in tensors]
     if all(lead == leads[0] for lead in leads):
         return tensors
@@ -163,8 +165,11 @@ def _lead(name: str, query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> tu
     return tuple(query.shape[:-2])
 
 
-def _flat(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    return x.reshape(math.prod(lead[:-1]), lead[-1], *x.shape[-2:])
+def _flat(x: Tensor, lead: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """(batch, heads, length, width) in the dtype that is computed in."""
+    if x.dim() != 4:
+        x = x.reshape(math.prod(lead[:-1]), lead[-1], *x.shape[-2:])
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 def _check_alpha(name: str, alpha: Any, query: Tensor, lead: tuple[int, ...]) -> Tensor:

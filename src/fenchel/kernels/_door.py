@@ -30,6 +30,10 @@ from fenchel.kernels._signals import check_status
 _ORDINARY = (Tensor, torch.nn.Parameter)
 _PYTHON = torch._C.DispatchKey.Python
 _REFERENCE = type(ctypes.byref(ctypes.c_int()))  # to a number of ours
+# Asked before every call: a name costs less than the way to it.
+_modes = torch._C._len_torch_dispatch_stack
+_tracing = torch._C._get_tracing_state
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 class Strided:
@@ -47,8 +51,8 @@ def is_plain(*values: Any) -> bool:
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
+        or _modes() > 0
+        or _tracing() is not None
     ):
         return False
     return have_memory(*values)
@@ -59,8 +63,8 @@ def in_eager_mode(x: Tensor, parameter: Any) -> bool:
     return (
         type(x) in _ORDINARY
         and not x.is_meta
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._get_tracing_state() is None
+        and _modes() == 0
+        and _tracing() is None
         and (type(parameter) is float or have_memory(parameter))
     )
 
@@ -70,9 +74,9 @@ def is_captured() -> bool:
 
     Other dispatch modes (a counter of FLOPs, a policy of what to recompute) run what they see.
     """
-    if torch._C._get_tracing_state() is not None:
+    if _tracing() is not None:
         return True
-    return torch._C._len_torch_dispatch_stack() > 0 and any(
+    return _modes() > 0 and any(
         getattr(mode, "_mode_key", None) is not None for mode in _get_current_dispatch_mode_stack()
     )
 
@@ -93,7 +97,7 @@ def have_memory(*values: Any) -> bool:
     for value in values:
         if type(value) in _ORDINARY:
             # A batch of gradients (autograd.grad(is_grads_batched=True)) has the type Tensor.
-            if value.is_meta or torch._C._functorch.is_legacy_batchedtensor(value):
+            if value.is_meta or _is_batched(value):
                 return False
         elif isinstance(value, Tensor):
             return False
@@ -162,8 +166,7 @@ class NativeFunction:
             function.restype = result
 
     def __call__(self, *arguments: Any) -> Any:
-        recorded = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state()
-        if recorded and is_captured():
+        if (_modes() or _tracing()) and is_captured():
             raise FenchelError(
                 f"fenchel's native core ({self.name}) was called while torch records operations, "
                 "of which it cannot be one; call the public function, or leave the tracer."
@@ -177,7 +180,10 @@ class NativeFunction:
                 continue
             # A tensor that is lazily zero has no memory: it says 0.
             if type(x) in _ORDINARY and x.dtype is kind and x.is_cpu and x.is_contiguous():
-                pointer = 0 if x.is_neg() else _address(x)
+                try:
+                    pointer = 0 if x.is_neg() else x.data_ptr()
+                except RuntimeError:  # a batched tensor, or one of another layout
+                    pointer = 0
                 if pointer:
                     raw[place] = pointer
                     continue

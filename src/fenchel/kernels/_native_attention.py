@@ -150,9 +150,9 @@ def _run(
     if mask is not None:  # its strides stay: a broadcast mask must not become as large as scores
         mask = mask.resolve_neg()
     _forward[query.dtype](
-        readable(query),
-        readable(key),
-        readable(value),
+        query,
+        key,
+        value,
         mask,
         _shape(query, key, value, mask, causal),
         scale,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_int64
+from ctypes import byref, c_int, c_int64
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,6 @@ def best_parts(kind: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor
     return out.long()
 
 
-def layout_numbers(layout: tuple[int, ...]) -> Tensor:
-    """What all instances share, as the core reads it."""
-    return torch.tensor(layout, dtype=torch.int64, device="cpu")
+def layout_numbers(layout: tuple[int, ...]) -> Any:
+    """What all instances share, as the core reads it: a reference to its numbers."""
+    return byref((c_int64 * len(layout))(*layout))

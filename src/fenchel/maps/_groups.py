@@ -107,7 +107,8 @@ def apply(
     if isinstance(scale, Tensor) or scale != 1:
         top = wide.detach().amax(dim, keepdim=True)
         wide = (wide - torch.where(top == -math.inf, 0.0, top)) / scale
-    wide = wide.movedim(dim, -1)
+    is_last = dim == wide.dim() - 1
+    wide = wide if is_last else wide.movedim(dim, -1)
     if isinstance(penalty, Tensor):
         penalty = penalty.to(wide.device).movedim(dim, -1)
     if is_transformed():
@@ -116,7 +117,8 @@ def apply(
         p = _NumberPenalty.apply(wide, penalty, name)
     else:
         p = op(wide, as_tensor(penalty, wide))[0]
-    return p.movedim(-1, dim).to(dtype)
+    p = p if is_last else p.movedim(-1, dim)
+    return p if p.dtype == dtype else p.to(dtype)
 
 
 def _linearised(op: Any, scores: Tensor, lam: float | Tensor) -> Tensor:

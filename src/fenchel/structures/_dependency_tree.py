@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -90,8 +91,8 @@ class DependencyTree(BuiltIn):
         n = scores.shape[-2]
         batch_shape = scores.shape[:-2]
         sizes = check_sizes(name, lengths, batch_shape, (n,))
-        inside = _arcs(n, None if lengths is None else sizes)
         cube = to_flat(masked(name, scores, mask)).reshape(-1, n, n + 1)
+        inside = _others(n) if lengths is None else _arcs(n, sizes)
         cube = torch.where(inside, cube, 0.0)  # the rest may hold anything
         flat = cube.reshape(-1, n * (n + 1))
         if not bool(flat.detach().sum().isfinite()):  # else there is nothing to find
@@ -218,13 +219,21 @@ class DependencyTree(BuiltIn):
         )
 
 
-def _arcs(n: int, sizes: Tensor | None) -> Tensor:
-    """Where (instances or 1, n, n + 1) arcs are: inside the lengths, from a word to another one."""
+@lru_cache(maxsize=128)
+def _others(n: int) -> Tensor:
+    """Where (1, n, n + 1) arcs are that lead from a word to another one.
+
+    Kept, because it costs as much as the best tree of a short sentence.
+    """
+    with torch.inference_mode(False):
+        words, heads = torch.arange(n, device="cpu").unsqueeze(1), torch.arange(n + 1, device="cpu")
+        return (heads != words + 1).unsqueeze(0)
+
+
+def _arcs(n: int, sizes: Tensor) -> Tensor:
+    """The same (instances, n, n + 1) inside the lengths."""
     words, heads = torch.arange(n).unsqueeze(1), torch.arange(n + 1)
-    others = (heads != words + 1).unsqueeze(0)
-    if sizes is None:
-        return others
-    return others & (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2))
+    return _others(n) & (words < sizes.unsqueeze(2)) & (heads <= sizes.unsqueeze(2))
 
 
 def _check_heads(name: str, scores: Tensor, inside: Tensor) -> None:

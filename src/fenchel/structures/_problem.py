@@ -78,6 +78,8 @@ def to_flat(x: Tensor) -> Tensor:
 
 def refuse_unreadable(*tensors: Tensor) -> None:
     """Refuse what a solver cannot work on: it reads values, and no graph of torch ops holds it."""
+    if kernels.is_plain(*tensors):  # most are
+        return
     for x in tensors:
         if x.is_meta:
             raise FenchelError("structures: expected tensors with values, but got one on `meta`.")
