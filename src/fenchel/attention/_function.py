@@ -149,7 +149,11 @@ def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
                 at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
             )
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    if learning or dropout_p > 0 or not plain:
+    # A mode that only watches (a counter of FLOPs, say) may watch the core at work.
+    traced = not plain and (
+        torch.compiler.is_compiling() or kernels.is_captured() or not kernels.have_memory(*inputs)
+    )
+    if learning or dropout_p > 0 or traced:
         return attention_op(
             at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
         )[0]
