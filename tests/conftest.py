@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import warnings
 
 import hypothesis
@@ -30,6 +31,10 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # Small tensors, and as many pytest workers as cores: threads that spin for each other cost minutes.
 # A test about threads asks for the `threads` fixture.
 torch.set_num_threads(1)
+
+# A shell starts what runs in its background deaf to Ctrl-C, and processes inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BACKENDS = ("native", "reference")
 
