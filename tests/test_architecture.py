@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,21 @@ def test_imports_point_down():
         for path in FILES
         for part in imported_parts(path)
         if part != part_of(path) and LEVEL[part] >= LEVEL[part_of(path)]
+    ]
+    assert not wrong
+
+
+def test_backends_are_the_table_s_affair():
+    """Nothing above the kernels names a backend or imports its files."""
+    names = [path.name for path in (ROOT / "kernels").iterdir() if (path / "__init__.py").exists()]
+    assert {"native", "reference"} <= set(names)
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in FILES
+        if part_of(path) != "kernels"
+        for line in path.read_text().splitlines()
+        if any(f"kernels.{name}" in line or f'"{name}"' in line for name in names)
+        or re.search(r"from fenchel.kernels(\._\w+ import| import .*\b_)", line)
     ]
     assert not wrong
 

@@ -12,9 +12,10 @@ import torch
 
 import fenchel as fy
 from fenchel import kernels
-from fenchel.kernels import _library, _native, choose_backend
+from fenchel.kernels import _table, kernel_for
+from fenchel.kernels.native import _backend, _library
 
-needs_native = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
+needs_native = pytest.mark.skipif(_library.LIBRARY is None, reason=_library.REASON)
 
 
 SLOWER = "The reference kernels run instead: same results, 10 to 100 times slower on the CPU."
@@ -57,11 +58,68 @@ def test_native_by_name_never_falls_back():
 
 
 @needs_native
+def test_every_op_says_who_serves_it():
+    report = fy.backends()
+    assert {cpu for cpu, _ in report.ops.values()} == {"native"}
+    assert report.ops["entmax"] == ("native", "reference")
+    assert report.ops["entmax.backward"] == ("native", None)  # the map's own formulas
+    assert report.ops["oracle.tree"] == ("native", "native (CPU)")
+    assert report.reasons == {"native": report.reason, "reference": "it is plain torch."}
+    lines = str(report).splitlines()
+    assert lines[0] == f"native: {report.reason}"
+    assert "entmax.backward             native     torch" in lines
+    with fy.use_backend("reference"):
+        asked = fy.backends().ops
+    assert asked["entmax"] == ("reference", "reference")
+    assert asked["entmax.loss"] == (None, None)
+
+
+@needs_native
+def test_an_op_that_a_backend_has_not_is_refused(monkeypatch):
+    monkeypatch.setitem(_table._kernels, "entmax", [])
+    x = torch.zeros(2, 3)
+    assert torch.allclose(fy.entmax(x), torch.full((2, 3), 1 / 3))
+    with fy.use_backend("native"), pytest.raises(fy.FenchelError) as error:
+        fy.entmax(x)
+    assert str(error.value) == "use_backend('native'): it has no entmax; leave the `with` block."
+
+
+def test_another_backend_is_asked_in_order_of_rank(monkeypatch):
+    """A backend is files that register themselves: nothing else is edited."""
+    monkeypatch.setattr(_table, "_backends", dict(_table._backends))
+    monkeypatch.setattr(_table, "_kernels", {op: [*_table._kernels[op]] for op in _table._kernels})
+    mine = _table.Backend(
+        "mine",
+        -1,
+        ("cpu",),
+        serves=lambda x: x.shape[-1] == 2,
+        refusal=lambda x: f"expected rows of 2 entries, but got {x.shape[-1]}.",
+        about="it is for this test.",
+    )
+
+    @_table.implements("entmax", mine)
+    def halves(x, parameter, dim):
+        return torch.full_like(x, 0.5)
+
+    assert fy.entmax(torch.tensor([9.0, 0.0])).tolist() == [0.5, 0.5]
+    assert fy.entmax(torch.tensor([9.0, 0.0, 0.0])).tolist() == [1.0, 0.0, 0.0]
+    assert fy.backends().ops["entmax"][0] == "mine"
+    with fy.use_backend("mine"), pytest.raises(fy.FenchelError) as error:
+        fy.entmax(torch.zeros(3))
+    assert str(error.value) == "use_backend('mine'): expected rows of 2 entries, but got 3."
+    with pytest.raises(fy.FenchelError) as error:
+        fy.use_backend("cuda")
+    assert str(error.value) == (
+        "use_backend: expected 'mine', 'native' or 'reference', but got 'cuda'."
+    )
+
+
+@needs_native
 def test_rows_too_long_for_the_core_go_to_the_reference(monkeypatch):
-    monkeypatch.setattr("fenchel.kernels._dispatch._TOO_LONG", 4)
+    monkeypatch.setattr(_backend, "_TOO_LONG", 4)
     x = torch.zeros(2, 4)
-    assert choose_backend(x) == "reference"
-    assert choose_backend(x[:, :3]) == "native"
+    assert kernel_for("entmax", x) is None
+    assert kernel_for("entmax", x[:, :3]) is not None
     with fy.use_backend("native"), pytest.raises(fy.FenchelError, match=r"fewer than 2\*\*31"):
         fy.sparsemax(x)
 
@@ -150,7 +208,7 @@ def test_a_broken_library_is_reported(tmp_path):
 @needs_native
 @pytest.mark.parametrize("name", ["baseline", "avx2"])
 def test_smaller_instruction_sets_agree(name, tmp_path):
-    if name == "avx2" and _native.instruction_set() == "baseline":
+    if name == "avx2" and _library.instruction_set() == "baseline":
         pytest.skip("this machine has no AVX2")
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 333, generator=generator)

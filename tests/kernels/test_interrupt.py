@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import fenchel as fy
-from fenchel.kernels import _native
-from fenchel.kernels._door import NativeFunction
+from fenchel.kernels.native import _library
+from fenchel.kernels.native._door import NativeFunction
 
 pytestmark = [
-    pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON),
+    pytest.mark.skipif(_library.LIBRARY is None, reason=_library.REASON),
     pytest.mark.skipif(os.name != "posix", reason="signals and timers of POSIX"),
 ]
 

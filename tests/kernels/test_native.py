@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
-from fenchel.kernels import _native, _native_nonzeros, reference
+from fenchel.kernels._table import definition, kernel_for
+from fenchel.kernels.native import _library
 
-pytestmark = pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON)
+pytestmark = pytest.mark.skipif(_library.LIBRARY is None, reason=_library.REASON)
 
 ALPHAS = [1.0, 1.001, 1.1, 1.125, 7 / 6, 1.2, 1.25, 1.3, 1.5, 1.7, 1.95, 2.0, 2.5, 6.0, math.inf]
 ALPHAS += [0.01, 0.3, 0.5, 0.9, 0.999]
@@ -23,6 +24,10 @@ LENGTHS = [3, 8, 15, 16, 17, 33, 64, 65, 160, 161, 255, 1024, 1500, 9001]
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 every_kernel = pytest.mark.parametrize(("op", "parameter"), PARAMETERS)
 every_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+
+
+def native(op):
+    return kernel_for(op, torch.zeros(1))
 
 
 def scores(*shape, rng, dtype, scale=1.0):
@@ -46,8 +51,8 @@ def test_forward(op, parameter, dtype, n, rng):
         x[0] = -math.inf
         x[1, n // 2] = math.nan
         x[2, 0] = math.inf
-        got = getattr(_native, op)(x, parameter, 1)
-        assert_close(got, getattr(reference, op)(x.double(), parameter, 1), dtype)
+        got = native(op)(x, parameter, 1)
+        assert_close(got, definition(op)(x.double(), parameter, 1), dtype)
 
 
 @every_kernel
@@ -57,8 +62,8 @@ def test_any_axis(op, parameter, dtype, shape, rng):
     x = scores(*shape, rng=rng, dtype=dtype)
     for dim in range(3):
         if shape[dim] >= 3:
-            got = getattr(_native, op)(x, parameter, dim)
-            expected = getattr(_native, op)(x.movedim(dim, -1), parameter, 2).movedim(-1, dim)
+            got = native(op)(x, parameter, dim)
+            expected = native(op)(x.movedim(dim, -1), parameter, 2).movedim(-1, dim)
             assert torch.equal(got, expected)
 
 
@@ -66,9 +71,9 @@ def test_any_axis(op, parameter, dtype, shape, rng):
 @pytest.mark.parametrize("n", [5, 50, 300])
 def test_one_parameter_a_row_equals_one_for_all(dtype, n, rng):
     x = scores(len(ALPHAS), n, rng=rng, dtype=dtype)
-    mixed = _native.entmax(x, torch.tensor(ALPHAS, dtype=torch.float64).unsqueeze(1), 1)
+    mixed = native("entmax")(x, torch.tensor(ALPHAS, dtype=torch.float64).unsqueeze(1), 1)
     for row, alpha in enumerate(ALPHAS):
-        assert torch.equal(mixed[row], _native.entmax(x[row : row + 1], alpha, 1)[0])
+        assert torch.equal(mixed[row], native("entmax")(x[row : row + 1], alpha, 1)[0])
 
 
 @every_kernel
@@ -78,9 +83,9 @@ def test_backward_sums_to_zero_and_skips_zeros(op, parameter, dtype, shape, rng)
     x = scores(*shape, rng=rng, dtype=dtype)
     grad = torch.randn(shape, generator=rng, dtype=dtype)
     dim = len(shape) - 1
-    p = getattr(_native, op)(x, parameter, dim)
+    p = native(op)(x, parameter, dim)
     grad = torch.where(p == 0, torch.nan, grad)  # what has no mass must not even be read
-    grad_x, grad_rows = _native.backward(op, p, grad, parameter, dim, True)
+    grad_x, grad_rows = native(f"{op}.backward")(p, grad, parameter, dim, True)
     assert (grad_x[p == 0] == 0).all()
     assert grad_x.isfinite().all()
     assert grad_rows.isnan().all() if op in NUMBER_ONLY else grad_rows.isfinite().all()
@@ -94,8 +99,8 @@ def test_backward_sums_to_zero_and_skips_zeros(op, parameter, dtype, shape, rng)
 def test_sparse_rows_are_the_dense_rows(dtype, alpha, n, rng):
     x = scores(23, n, rng=rng, dtype=dtype, scale=2.0)
     x[3] = -math.inf
-    dense = _native.entmax(x, alpha, 1)
-    indices, values, sizes, threshold = _native_nonzeros.sparse_entmax(x, alpha)
+    dense = native("entmax")(x, alpha, 1)
+    indices, values, sizes, threshold = native("entmax.sparse")(x, alpha)
     rows, columns = dense.nonzero(as_tuple=True)
     assert torch.equal(indices, columns)
     assert torch.equal(values, dense[rows, columns])
@@ -108,5 +113,5 @@ def test_same_result_for_any_number_of_threads(threads, rng):
     results = []
     for count in (1, 2, 3, 7):
         threads(count)
-        results.append(_native.entmax(x, 1.3, 1))
+        results.append(native("entmax")(x, 1.3, 1))
     assert all(torch.equal(results[0], other) for other in results[1:])

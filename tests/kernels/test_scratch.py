@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from fenchel.kernels import _native
+from fenchel.kernels.native import _library
 
 pytestmark = [
-    pytest.mark.skipif(_native.LIBRARY is None, reason=_native.REASON),
+    pytest.mark.skipif(_library.LIBRARY is None, reason=_library.REASON),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -50,18 +51,31 @@ def test_native_equals_reference(layout, forbid, rng):
     close(*both(lambda: kernels.best_parts("sequence", scores, layout, sizes)))
     direction = torch.randn(scores.shape, generator=rng, dtype=torch.float64)
     for omega in ("entropy", "l2"):
-        here, there = both(lambda: kernels.sequence_smoothed(omega, scores, layout, sizes))  # noqa: B023
+        here, there = both(
+            partial(kernels.smoothed, "sequence", scores, layout, sizes, omega, 1.0, True)
+        )
         close(here[0], there[0])
         close(here[1], there[1])
-        alone, _ = kernels.sequence_smoothed(omega, scores, layout, sizes, with_means=False)
+        alone, _ = kernels.smoothed("sequence", scores, layout, sizes, omega, 1.0, False)
         assert torch.equal(alone, here[0])
         close(
-            *both(lambda: kernels.sequence_product(omega, scores, direction, layout, sizes)),  # noqa: B023
+            *both(
+                partial(
+                    kernels.smoothed_product,
+                    "sequence",
+                    scores,
+                    direction,
+                    layout,
+                    sizes,
+                    omega,
+                    1.0,
+                )
+            ),
             1e-11,
         )
     uniform = torch.rand(5, 3, layout[0], generator=rng, dtype=torch.float64)
-    close(*both(lambda: kernels.sequence_sample(scores, layout, sizes, uniform)))
-    here, there = both(lambda: kernels.sequence_k_best(scores, layout, sizes, 6))
+    close(*both(lambda: kernels.sample_parts("sequence", scores, layout, sizes, uniform)))
+    here, there = both(lambda: kernels.k_best_parts("sequence", scores, layout, sizes, 6))
     close(here[0], there[0])
     close(here[1], there[1])
 
@@ -71,10 +85,12 @@ def test_ties_are_broken_alike(layout, rng):
     scores, sizes = instances(rng, layout)
     scores = scores.round()
     close(*both(lambda: kernels.best_parts("sequence", scores, layout, sizes)))
-    here, there = both(lambda: kernels.sequence_k_best(scores, layout, sizes, 9))
+    here, there = both(lambda: kernels.k_best_parts("sequence", scores, layout, sizes, 9))
     close(here[0], there[0])
     for omega in ("entropy", "l2"):
-        here, there = both(lambda: kernels.sequence_smoothed(omega, scores, layout, sizes))  # noqa: B023
+        here, there = both(
+            partial(kernels.smoothed, "sequence", scores, layout, sizes, omega, 1.0, True)
+        )
         close(here[1], there[1])
 
 
@@ -91,13 +107,13 @@ def agrees_with_scores(scores, layout, sizes, rng, tolerance=1e-10):
     """Probabilities (shared transitions) against the domain of scores (one square a position)."""
     positions, k = layout[:2]
     wide, written = each_position(scores, layout), (positions, k, 2, *layout[3:])
-    value, means = kernels.sequence_smoothed("entropy", scores, layout, sizes)
-    other, other_means = kernels.sequence_smoothed("entropy", wide, written, sizes)
+    value, means = kernels.smoothed("sequence", scores, layout, sizes, "entropy", 1.0, True)
+    other, other_means = kernels.smoothed("sequence", wide, written, sizes, "entropy", 1.0, True)
     close(value, other, tolerance)
     direction = torch.randn(scores.shape, generator=rng, dtype=torch.float64)
-    turned = kernels.sequence_product("entropy", scores, direction, layout, sizes)
-    other_turned = kernels.sequence_product(
-        "entropy", wide, each_position(direction, layout), written, sizes
+    turned = kernels.smoothed_product("sequence", scores, direction, layout, sizes, "entropy", 1.0)
+    other_turned = kernels.smoothed_product(
+        "sequence", wide, each_position(direction, layout), written, sizes, "entropy", 1.0
     )
     for mine, theirs in ((means, other_means), (turned, other_turned)):
         assert bool(mine.isfinite().all())
@@ -124,8 +140,8 @@ def test_what_underflows_is_not_lost(rng):
     scores[0, 1] = -900.0  # the second tag, first position
     scores[0, 6] = scores[0, 8] = -math.inf  # nothing goes on to the first tag
     scores[0, 7] = -math.inf  # and only the second goes on to the second
-    value, means = kernels.sequence_smoothed(
-        "entropy", scores, (3, 2, 1, 0, 0), torch.tensor([[3]])
+    value, means = kernels.smoothed(
+        "sequence", scores, (3, 2, 1, 0, 0), torch.tensor([[3]]), "entropy", 1.0, True
     )
     assert float(value) == -900.0
     assert means[0].tolist() == [0, 1, 0, 1, 0, 1, 0, 0, 0, 2]
@@ -141,8 +157,8 @@ def test_a_long_chain_agrees_with_scores(rng):
 def test_threads_do_not_change_the_answer(rng, threads):
     layout = (50, 12, 1, 0, 0)
     scores, sizes = instances(rng, layout, count=64)
-    one = kernels.sequence_smoothed("entropy", scores, layout, sizes)
+    one = kernels.smoothed("sequence", scores, layout, sizes, "entropy", 1.0, True)
     threads(4)
-    many = kernels.sequence_smoothed("entropy", scores, layout, sizes)
+    many = kernels.smoothed("sequence", scores, layout, sizes, "entropy", 1.0, True)
     assert torch.equal(one[0], many[0])
     assert torch.equal(one[1], many[1])

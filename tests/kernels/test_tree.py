@@ -16,6 +16,22 @@ KINDS = [(single, projective) for single in (0, 1) for projective in (False, Tru
 kinds = pytest.mark.parametrize(("single", "projective"), KINDS, ids=lambda v: str(v))
 
 
+def kind_of(projective):
+    return "projective_tree" if projective else "tree"
+
+
+def log_partition(projective, scores, layout, sizes):
+    return kernels.smoothed(kind_of(projective), scores, layout, sizes, "entropy", 1.0, False)[0]
+
+
+def marginals(projective, scores, layout, sizes, direction=None):
+    """The marginals, or their derivative along a direction."""
+    kind = kind_of(projective)
+    if direction is None:
+        return kernels.smoothed(kind, scores, layout, sizes, "entropy", 1.0, True)[1]
+    return kernels.smoothed_product(kind, scores, direction, layout, sizes, "entropy", 1.0)
+
+
 @functools.lru_cache
 def members(n, single, projective):
     """All trees as parts (trees, n) and as counts (trees, parts)."""
@@ -36,8 +52,7 @@ def instances(n, count, rng, scale=1.0, forbidden=0.0, ties=False):
 
 def best(scores, single, projective, n, sizes=None):
     sizes = torch.full((len(scores), 1), n) if sizes is None else sizes
-    kind = "projective_tree" if projective else "tree"
-    return kernels.best_parts(kind, scores, (n, single), sizes)
+    return kernels.best_parts(kind_of(projective), scores, (n, single), sizes)
 
 
 def is_projective(heads):
@@ -85,9 +100,9 @@ def test_sums_over_all_trees(single, projective, backend, n, scale, rng):
     moved = direction @ counts.T
     slope = (p * (moved - (p * moved).sum(1, keepdim=True))) @ counts
     sizes = torch.full((count, 1), n)
-    value = kernels.tree_log_partition(projective, scores, (n, single), sizes)
-    mean = kernels.tree_marginals(projective, scores, (n, single), sizes)
-    change = kernels.tree_marginals(projective, scores, (n, single), sizes, direction)
+    value = log_partition(projective, scores, (n, single), sizes)
+    mean = marginals(projective, scores, (n, single), sizes)
+    change = marginals(projective, scores, (n, single), sizes, direction)
     assert torch.equal(value > -math.inf, there)
     atol = 1e-15 * n * max(scale, 10)  # sums of scores of this size are not known better
     torch.testing.assert_close(value[there], truth[there], rtol=1e-14, atol=atol)
@@ -158,10 +173,8 @@ def test_every_marginal_to_its_last_digits(single, case, seed):
     with mpmath.workdps(digits):
         value, mean = exact_marginals(scores, n, single)
     flat, sizes = scores.reshape(1, -1), torch.tensor([[n]])
-    got = kernels.tree_marginals(False, flat, (n, single), sizes).reshape(n, n + 1)
-    assert float(kernels.tree_log_partition(False, flat, (n, single), sizes)) == pytest.approx(
-        value, rel=1e-15
-    )
+    got = marginals(False, flat, (n, single), sizes).reshape(n, n + 1)
+    assert float(log_partition(False, flat, (n, single), sizes)) == pytest.approx(value, rel=1e-15)
     torch.testing.assert_close(got, mean, rtol=1e-13, atol=1e-300)
 
 
@@ -175,9 +188,9 @@ def test_larger_sentences_agree_with_the_reference(single, projective, rng):
     for backend in ("native", "reference"):
         with kernels.use_backend(backend):
             answers[backend] = (
-                kernels.tree_log_partition(projective, scores, (n, single), sizes),
-                kernels.tree_marginals(projective, scores, (n, single), sizes),
-                kernels.tree_marginals(projective, scores, (n, single), sizes, direction),
+                log_partition(projective, scores, (n, single), sizes),
+                marginals(projective, scores, (n, single), sizes),
+                marginals(projective, scores, (n, single), sizes, direction),
             )
             found = best(scores, single, projective, n, sizes)
         there = found[:, 0] >= 0
@@ -194,13 +207,13 @@ def test_plain_and_scaled_numbers_agree(single, projective, rng):
     n, far = 8, 1000.0
     scores = instances(n, 5, rng)
     sizes = torch.full((5, 1), n)
-    plain = kernels.tree_marginals(projective, scores, (n, single), sizes)
+    plain = marginals(projective, scores, (n, single), sizes)
     wide = scores.reshape(5, n, n + 1).clone()
     wide[:, 0, 2] = -far  # with weight e^-1000: next to nothing, but not nothing
-    scaled = kernels.tree_marginals(projective, wide.reshape(5, -1), (n, single), sizes)
+    scaled = marginals(projective, wide.reshape(5, -1), (n, single), sizes)
     gone = scores.reshape(5, n, n + 1).clone()
     gone[:, 0, 2] = -math.inf
-    without = kernels.tree_marginals(projective, gone.reshape(5, -1), (n, single), sizes)
+    without = marginals(projective, gone.reshape(5, -1), (n, single), sizes)
     torch.testing.assert_close(scaled, without, rtol=1e-13, atol=1e-14)
     assert not torch.allclose(plain, without, atol=1e-3)
 
@@ -210,9 +223,9 @@ def test_plain_and_scaled_numbers_agree(single, projective, rng):
 def test_scores_of_any_size(single, projective, far):
     scores = torch.tensor([[0.0, 0.0, far], [0.0, far, 0.0]], dtype=torch.float64).reshape(1, 6)
     sizes = torch.tensor([[2]])
-    value = kernels.tree_log_partition(projective, scores, (2, single), sizes)
+    value = log_partition(projective, scores, (2, single), sizes)
     assert float(value) == pytest.approx(far + math.log(2), rel=1e-15)
-    mean = kernels.tree_marginals(projective, scores, (2, single), sizes)
+    mean = marginals(projective, scores, (2, single), sizes)
     half = torch.tensor([[0.5, 0.0, 0.5, 0.5, 0.5, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(mean, half, rtol=1e-14, atol=1e-14)
 
@@ -224,9 +237,9 @@ def test_hundred_words_are_fast(rng):
     sizes = torch.full((16, 1), n)
     start = time.process_time()
     best(scores, 1, False, n)
-    kernels.tree_log_partition(False, scores, (n, 1), sizes)
-    mean = kernels.tree_marginals(False, scores, (n, 1), sizes)
-    kernels.tree_marginals(False, scores, (n, 1), sizes, scores)
+    log_partition(False, scores, (n, 1), sizes)
+    mean = marginals(False, scores, (n, 1), sizes)
+    marginals(False, scores, (n, 1), sizes, scores)
     assert time.process_time() - start < 2.0
     rows = mean.reshape(16, n, n + 1)
     torch.testing.assert_close(

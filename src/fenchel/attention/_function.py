@@ -16,7 +16,6 @@ from fenchel.attention._dense import (
 )
 from fenchel.attention._op import attention_op
 from fenchel.attention._shapes import Attention, arrange
-from fenchel.kernels import _native_attention
 from fenchel.maps import SparseRows, entmax
 
 
@@ -121,7 +120,7 @@ def sparse_entmax_attention(
     at = arrange(name, query, key, value, alpha, attn_mask, 0.0, is_causal, scale, enable_gqa)
     is_causal = bool(is_causal)
     with torch.no_grad():
-        if _native_serves(at):
+        if _kernel_serves(at):
             found = attention_op(
                 at.query, at.key, at.value, at.mask, at.alpha, 0.0, is_causal, at.scale
             )
@@ -143,7 +142,7 @@ def sparse_entmax_attention(
 def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
     inputs = (at.query, at.key, at.value, at.alpha, at.mask)
     plain = kernels.is_plain(*inputs)
-    if not _native_serves(at, plain):
+    if not _kernel_serves(at, plain):
         with _without_autocast(at.query):
             return dense_attention(
                 at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
@@ -158,9 +157,9 @@ def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
             at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
         )[0]
     query, key, value = (x.detach() for x in (at.query, at.key, at.value))
-    return _native_attention.attention_output(
-        query, key, value, at.mask, at.alpha, is_causal, at.scale
-    )
+    attend = kernels.any_kernel("attention.output", query)
+    out: Tensor = attend(query, key, value, at.mask, at.alpha, is_causal, at.scale)
+    return out
 
 
 def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
@@ -170,10 +169,10 @@ def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     return torch.autocast(x.device.type, enabled=False)
 
 
-def _native_serves(at: Attention, plain: bool = False) -> bool:
-    """Whether the core is there for these tensors, outside of torch.func and forward mode."""
+def _kernel_serves(at: Attention, plain: bool = False) -> bool:
+    """Whether a backend has a kernel for these tensors, outside of torch.func and forward mode."""
     return (
         (plain or not (is_transformed() or kernels.has_sizes_only(at.query)))
         and at.query.numel() * at.value.numel() > 0
-        and kernels.choose_backend(at.query) == "native"
+        and kernels.kernel_for("attention", at.query) is not None
     )

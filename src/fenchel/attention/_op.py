@@ -1,4 +1,4 @@
-"""Entmax attention on the native core as a torch op: it keeps the nonzeros of the weights.
+"""Entmax attention by a kernel of its own as a torch op: it keeps the nonzeros of the weights.
 
 The ops check what they are given as the public function does: a saved graph, a pass of a compiler
 or a user may call them with anything.
@@ -15,8 +15,7 @@ from fenchel import kernels
 from fenchel._checks import FenchelError
 from fenchel.attention._dense import dense_attention
 from fenchel.attention._operands import check_alpha, check_operands, expand_mask
-from fenchel.kernels import _native_attention as native
-from fenchel.kernels._native_attention import Weights
+from fenchel.kernels import Lists
 
 _NAME = "entmax_attention"
 _Forward = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -40,15 +39,16 @@ def attention_op(
     mask = _check(query, key, value, mask, alpha, dropout_p)
     wide = alpha.detach().double().contiguous()
     factor = query.new_empty(0)
+    attend = kernels.any_kernel("attention", query)
     if dropout_p == 0:
-        out, weights = native.attention(query, key, value, mask, wide, is_causal, scale)
+        out, weights = attend(query, key, value, mask, wide, is_causal, scale)
         assert out is not None
         return out, weights.starts, weights.indices, weights.values, factor
-    _, weights = native.attention(query, key, value, mask, wide, is_causal, scale, False)
+    _, weights = attend(query, key, value, mask, wide, is_causal, scale, False)
     survives = torch.rand_like(weights.values) >= dropout_p
     factor = survives.to(query.dtype) * (1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
-    dropped = Weights(weights.starts, weights.indices, weights.values * factor)
-    out = native.output_of_weights(query, key, value, dropped)
+    dropped = Lists(weights.starts, weights.indices, weights.values * factor)
+    out = kernels.any_kernel("attention.of_weights", query)(query, key, value, dropped)
     return out, weights.starts, weights.indices, weights.values, factor
 
 
@@ -114,19 +114,19 @@ def _gradients(
             f"{_NAME}: expected no factor of dropout or one per weight, but got "
             f"{tuple(factor.shape)} for {tuple(values.shape)}."
         )
-    *gradients, for_alpha = native.attention_backward(
+    *gradients, for_alpha = kernels.any_kernel("attention.backward", query)(
         query,
         key,
         value,
         grad,
         alpha,
         scale,
-        Weights(starts, indices, values),
+        Lists(starts, indices, values),
         factor if factor.numel() else None,
         with_alpha,
     )
     empty = grad.new_empty(0, dtype=torch.float64)
-    return *gradients, empty if for_alpha is None else for_alpha  # type: ignore[return-value]
+    return *gradients, empty if for_alpha is None else for_alpha
 
 
 @_gradients.register_fake

@@ -1,16 +1,25 @@
-"""Forward maths on rows of scores: no autograd, no masks. See ``_dispatch`` for who runs what."""
+"""Maths on rows and instances: no autograd, no masks.
 
-from fenchel.kernels._alignment import alignment_product, alignment_smoothed
-from fenchel.kernels._dispatch import (
-    Backends,
-    backends,
-    choose_backend,
+``_ops`` says what there is, ``_table`` who runs it; a backend is a folder that registers itself.
+"""
+
+from fenchel.kernels import native, reference
+from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED, STALLED, Faces
+from fenchel.kernels._indices import IGNORED, check_classes, check_list_shapes, check_lists
+from fenchel.kernels._lists import Lists, join, times_matrix, transpose
+from fenchel.kernels._ops import (
+    active_set,
+    best_parts,
+    face_product,
+    k_best_parts,
     run,
     run_groups,
     run_sparse,
-    use_backend,
+    sample_parts,
+    smoothed,
+    smoothed_product,
 )
-from fenchel.kernels._door import (
+from fenchel.kernels._plain import (
     has_sizes_only,
     have_memory,
     in_eager_mode,
@@ -18,57 +27,58 @@ from fenchel.kernels._door import (
     is_plain,
     unwrapped,
 )
-from fenchel.kernels._faces import Faces
-from fenchel.kernels._indices import IGNORED, check_classes, check_list_shapes, check_lists
-from fenchel.kernels._lists import Lists, join, times_matrix, transpose
-from fenchel.kernels._sequence import (
-    sequence_k_best,
-    sequence_product,
-    sequence_sample,
-    sequence_smoothed,
-)
-from fenchel.kernels._structures import active_set, best_parts, face_product
-from fenchel.kernels._trees import (
-    tree_log_partition,
-    tree_log_partition_ops,
-    tree_marginals,
-    tree_sums,
+from fenchel.kernels._table import Backends, any_kernel, backends, find, kernel_for, use_backend
+from fenchel.kernels.reference import (
+    alignment_k_best,
+    alignment_samples,
+    k_subsets_log_partition,
+    k_subsets_tables,
+    pooled,
+    sequence_parts,
 )
 
 __all__ = [
     "IGNORED",
+    "INFEASIBLE",
+    "MAX_ITER",
+    "SOLVED",
+    "STALLED",
     "Backends",
     "Faces",
     "Lists",
     "active_set",
-    "alignment_product",
-    "alignment_smoothed",
+    "alignment_k_best",
+    "alignment_samples",
+    "any_kernel",
     "backends",
     "best_parts",
     "check_classes",
     "check_list_shapes",
     "check_lists",
-    "choose_backend",
     "face_product",
+    "find",
     "has_sizes_only",
     "have_memory",
     "in_eager_mode",
     "is_captured",
     "is_plain",
     "join",
+    "k_best_parts",
+    "k_subsets_log_partition",
+    "k_subsets_tables",
+    "kernel_for",
+    "native",
+    "pooled",
+    "reference",
     "run",
     "run_groups",
     "run_sparse",
-    "sequence_k_best",
-    "sequence_product",
-    "sequence_sample",
-    "sequence_smoothed",
+    "sample_parts",
+    "sequence_parts",
+    "smoothed",
+    "smoothed_product",
     "times_matrix",
     "transpose",
-    "tree_log_partition",
-    "tree_log_partition_ops",
-    "tree_marginals",
-    "tree_sums",
     "unwrapped",
     "use_backend",
 ]

@@ -1,4 +1,4 @@
-"""Sparse rows as lists, and their products with matrices: which kernel runs."""
+"""Sparse rows as lists, and their products with matrices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fenchel.kernels import _native_lists, reference
-from fenchel.kernels._dispatch import choose_backend
+from fenchel.kernels._table import find
 
 
 class Lists(NamedTuple):
@@ -40,13 +39,10 @@ def join(parts: list[Lists]) -> Lists:
 
 def times_matrix(lists: Lists, matrix: Tensor, scale: Tensor | None = None) -> Tensor:
     """(rows, d): each row's list times ``matrix`` (n, d), times its own ``scale``."""
-    if choose_backend(matrix) == "native":
-        return _native_lists.times_matrix(*lists, matrix, scale)
-    return reference.times_matrix(*lists, matrix, scale)
+    product: Tensor = find("lists.times_matrix", matrix)(*lists, matrix, scale)
+    return product
 
 
 def transpose(lists: Lists, n: int, scale: Tensor | None = None) -> Lists:
     """The lists of the n columns, each value times the ``scale`` of its row."""
-    if choose_backend(lists.values) == "native":
-        return Lists(*_native_lists.transpose(*lists, n, scale))
-    return Lists(*reference.transpose(*lists, n, scale))
+    return Lists(*find("lists.transpose", lists.values)(*lists, n, scale))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel.kernels import IGNORED, Lists, _native_nonzeros
+from fenchel.kernels import IGNORED, Lists
 from fenchel.regularizers import Tsallis
 from fenchel.regularizers._tsallis_curve import slope as tsallis_slope
 
@@ -121,11 +121,12 @@ def _chunk(
     logits: Tensor, target: Tensor, alpha: Parameter, keep: bool, with_slope: bool, most: int
 ) -> tuple[Tensor, Tensor, Lists | None]:
     """Losses and, if wanted (else empty), slopes and nonzeros of p - y; None if they are many."""
-    if kernels.choose_backend(logits) == "native":
+    kernel = kernels.kernel_for("entmax.loss" if keep else "entmax.loss_value", logits)
+    if kernel is not None:
         if not keep:
-            loss = _native_nonzeros.entmax_loss_value(logits, alpha, target)
+            loss = kernel(logits, alpha, target)
             return loss, _no_slope(loss), _empty(logits)
-        loss, slope, *lists = _native_nonzeros.entmax_loss(logits, alpha, target, with_slope, most)
+        loss, slope, *lists = kernel(logits, alpha, target, with_slope, most)
         slope = slope.squeeze(-1) if with_slope else _no_slope(loss)
         return loss, slope, None if lists[1] is None else Lists(*lists)
     loss = Tsallis(alpha)._loss(logits, target)

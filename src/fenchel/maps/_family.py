@@ -8,11 +8,11 @@ is the same for all families and stands here.
 Which door a call takes:
 
 - no gradient wanted: straight to the kernel;
-- gradient wanted: one ``autograd.Function``, whose backward is a fused native pass on the CPU and
-  the family's formulas otherwise (and whenever a second derivative may follow);
+- gradient wanted: one ``autograd.Function``, whose backward is a fused pass of a backend that has
+  one and the family's formulas otherwise (and whenever a second derivative may follow);
 - ``torch.func`` transforms and forward mode: the same Function;
-- ``torch.compile``, ``torch.export`` and tracing modes: the registered op ``fenchel::<name>`` on
-  the native backend; on others the reference's torch ops, which fuse, where these are few;
+- ``torch.compile``, ``torch.export`` and tracing modes: the registered op ``fenchel::<name>``
+  where a backend has a kernel; else the reference's torch ops, which fuse, where these are few;
 - ``torch.func`` inside ``torch.compile``: an expansion in plain torch ops, see ``_expansion``.
 """
 
@@ -28,7 +28,6 @@ from torch.autograd import forward_ad
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_parameter_tensor, check_scores, check_wide
 from fenchel._expansion import derivative_order, expand, step_from
-from fenchel.kernels import _native
 
 Parameter = float | Tensor
 JacobianProduct = Callable[[Tensor, Parameter, Tensor, int], Tensor]
@@ -72,14 +71,14 @@ class Family:
         if torch.compiler.is_compiling():
             if torch._C._are_functorch_transforms_active():
                 return self._expanded(scores, parameter, dim)
-            if kernels.choose_backend(scores) == "native" or not self.fuses(parameter):
+            if kernels.kernel_for(self.op, scores) is not None or not self.fuses(parameter):
                 return self.registered(scores, as_tensor(parameter, scores), dim)
             return self.compiled_function.apply(scores, parameter, dim)
         if torch._C._are_functorch_transforms_active():
             refuse_forward_over_forward(self.op)
             return self.function.apply(scores, parameter, dim)
         if not kernels.in_eager_mode(scores, parameter):
-            kernels.choose_backend(scores)  # a backend asked for by name still has its say
+            kernels.find(self.op, scores)  # a backend asked for by name still has its say
             return self.registered(scores, as_tensor(parameter, scores), dim)
         wants_grad = torch.is_grad_enabled() and (
             scores.requires_grad or (isinstance(parameter, Tensor) and parameter.requires_grad)
@@ -137,8 +136,9 @@ def _gradients(
     grad_scores = grad_rows = None
     if for_parameter and parameter_derivative is None:
         raise FenchelError(f"{op}: its parameter has no gradient; expected a number or a constant.")
-    if native_backward_serves(p, grad):
-        grad_scores, grad_rows = _native.backward(op, p, grad, parameter, dim, for_parameter)
+    kernel = fused_backward(f"{op}.backward", p, grad)
+    if kernel is not None:
+        grad_scores, grad_rows = kernel(p, grad, parameter, dim, for_parameter)
     else:
         if for_scores:
             grad_scores = jacobian_product(p, parameter, grad, dim)
@@ -150,14 +150,11 @@ def _gradients(
     return grad_scores, grad_rows, None
 
 
-def native_backward_serves(p: Tensor, grad: Tensor) -> bool:
-    """Whether these are plain CPU tensors and no second derivative can follow."""
-    return (
-        not torch.is_grad_enabled()
-        and kernels.is_plain(p, grad)
-        and grad.dtype == p.dtype
-        and kernels.choose_backend(p) == "native"
-    )
+def fused_backward(op: str, p: Tensor, grad: Tensor) -> Callable[..., Any] | None:
+    """The backward pass of a backend, if these are plain tensors and no derivative can follow."""
+    if torch.is_grad_enabled() or not kernels.is_plain(p, grad) or grad.dtype != p.dtype:
+        return None
+    return kernels.kernel_for(op, p)
 
 
 def _autograd_functions(

@@ -24,8 +24,7 @@ from fenchel._checks import (
     check_wide,
     is_transformed,
 )
-from fenchel.kernels import _native_groups
-from fenchel.maps._family import as_tensor, batch_in_front, native_backward_serves
+from fenchel.maps._family import as_tensor, batch_in_front, fused_backward
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
@@ -161,8 +160,10 @@ def centred(p: Tensor, grad: Tensor) -> Tensor:
 
 def jacobian_product(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
     """The Jacobian at output p with these groups times ``grad``."""
-    if native_backward_serves(p, grad):
-        return _native_groups.backward(p, group, grad)
+    kernel = fused_backward("groups.backward", p, grad)
+    if kernel is not None:
+        fused: Tensor = kernel(p, group, grad)
+        return fused
     moved = centred(p, grad)
     index = group.long().clamp(min=0)
     zeros = torch.zeros_like(moved)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import check_number, check_scores, no_bare_int
-from fenchel.kernels import reference
+from fenchel.kernels import pooled
 from fenchel.maps._sparsemax import sparsemax
 
 
@@ -40,7 +40,7 @@ def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: 
     # Isotonic regression is what oscarmax's groups come from; their levels are means.
     penalty = torch.arange(n - 1, -1, -1, device=x.device, dtype=x.dtype).expand_as(ranked)
     linked = torch.ones_like(ranked[..., 1:], dtype=torch.bool)
-    index = reference.pooled(ranked.detach(), penalty, lam, linked)
+    index = pooled(ranked.detach(), penalty, lam, linked)
     penalised = ranked - lam * penalty
     zeros = torch.zeros_like(ranked)
     sizes = zeros.scatter_add(-1, index, torch.ones_like(ranked)).clamp(min=1)

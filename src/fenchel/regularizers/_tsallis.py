@@ -9,7 +9,7 @@ from fenchel.maps import entmax
 from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers._target import is_index
 from fenchel.regularizers._tsallis_curve import divergence, log_a, omega, slope
-from fenchel.regularizers._tsallis_loss import native_loss, native_serves
+from fenchel.regularizers._tsallis_loss import fused_loss
 
 
 class Tsallis(Regularizer):
@@ -79,9 +79,8 @@ class Tsallis(Regularizer):
         return divergence(y, p, self.alpha)
 
     def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
-        if is_index(target) and native_serves(scores, target, self.alpha):
-            return native_loss(scores, target, self.alpha)
-        return super()._loss(scores, target)
+        fused = fused_loss(scores, target, self.alpha) if is_index(target) else None
+        return super()._loss(scores, target) if fused is None else fused
 
     def __repr__(self) -> str:
         alpha = self.alpha

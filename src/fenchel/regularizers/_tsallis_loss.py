@@ -1,14 +1,15 @@
-"""The loss of entmax on the native core: it keeps the nonzeros of p - y, nothing of size n."""
+"""The loss of entmax by a kernel of its own: it keeps the nonzeros of p - y, nothing of size n."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel.kernels import IGNORED, _native_nonzeros
+from fenchel.kernels import IGNORED
 from fenchel.maps import entmax
 from fenchel.regularizers._target import one_hot
 from fenchel.regularizers._tsallis_curve import slope
@@ -16,26 +17,32 @@ from fenchel.regularizers._tsallis_curve import slope
 Parameter = float | Tensor
 
 
-def native_serves(scores: Tensor, target: Tensor, alpha: Parameter) -> bool:
-    """Whether these are plain CPU tensors in plain eager mode."""
-    return kernels.is_plain(scores, target, alpha) and kernels.choose_backend(scores) == "native"
+def fused_loss(scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor | None:
+    """Losses of rows along the last axis; those of class ``IGNORED`` have none.
 
-
-def native_loss(scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
-    """Losses of rows along the last axis; those of class ``IGNORED`` have none."""
+    None where no backend has a kernel for these tensors, or they are not plain ones.
+    """
+    if not kernels.is_plain(scores, target, alpha):
+        return None
+    kernel = kernels.kernel_for("entmax.loss", scores)
+    if kernel is None:
+        return None
     learned = isinstance(alpha, Tensor) and alpha.requires_grad
     if torch.is_grad_enabled() and (scores.requires_grad or learned):
-        return _NativeLoss.apply(scores, target, alpha)
-    return _native_nonzeros.entmax_loss_value(scores, alpha, target)
+        loss: Tensor = _FusedLoss.apply(scores, target, alpha, kernel)
+    else:
+        loss = kernels.find("entmax.loss_value", scores)(scores, alpha, target)
+    return loss
 
 
-class _NativeLoss(torch.autograd.Function):
+class _FusedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, target: Tensor, alpha: Parameter, kernel: Callable[..., Any]
+    ) -> Tensor:
         with_slope = isinstance(alpha, Tensor) and ctx.needs_input_grad[2]
-        loss, slope, starts, indices, values = _native_nonzeros.entmax_loss(
-            scores, alpha, target, with_slope
-        )
+        loss: Tensor
+        loss, slope, starts, indices, values = kernel(scores, alpha, target, with_slope)
         ctx.number = None if isinstance(alpha, Tensor) else alpha
         optional = [x for x in (slope, alpha) if isinstance(x, Tensor)]
         ctx.with_slope = with_slope
@@ -48,14 +55,14 @@ class _NativeLoss(torch.autograd.Function):
         scores, target, starts, indices, values, *optional = ctx.saved_tensors
         alpha = optional[-1] if ctx.number is None else ctx.number
         if torch.is_grad_enabled() or not kernels.is_plain(grad):
-            return _differentiable_gradients(grad, scores, target, alpha, ctx.with_slope)
+            return *_differentiable_gradients(grad, scores, target, alpha, ctx.with_slope), None
         for_scores = for_alpha = None
         if ctx.needs_input_grad[0]:
-            n = scores.shape[-1]
-            for_scores = _native_nonzeros.list_to_dense(grad, starts, indices, values, n)
+            to_dense = kernels.find("lists.to_dense", grad)
+            for_scores = to_dense(grad, starts, indices, values, scores.shape[-1])
         if ctx.with_slope:
             for_alpha = (grad.unsqueeze(-1) * optional[0]).sum_to_size(alpha.shape)
-        return for_scores, None, for_alpha
+        return for_scores, None, for_alpha, None
 
 
 def _differentiable_gradients(

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fenchel.kernels import Faces
-from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED, STALLED
+from fenchel.kernels import INFEASIBLE, MAX_ITER, SOLVED, STALLED, Faces
 
 #: The oracle: which instances are asked about, and scores (asked, parts), to lists of parts.
 Best = Callable[[Tensor, Tensor], Tensor]

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int
-from fenchel.kernels._faces import SOLVED
+from fenchel.kernels import SOLVED
 from fenchel.structures._problem import Problem
 
 

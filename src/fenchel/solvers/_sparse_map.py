@@ -9,7 +9,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError
 from fenchel._warn import warn
-from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED
+from fenchel.kernels import INFEASIBLE, MAX_ITER, SOLVED
 from fenchel.solvers._active_set import active_set
 from fenchel.solvers._arguments import check_max_iter, check_tol
 from fenchel.solvers._sparse_distribution import SparseDistribution
@@ -85,7 +85,7 @@ def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) ->
     max_iter, tol = check_max_iter(_NAME, max_iter), check_tol(_NAME, tol)
     scores = problem.scores.detach()
     complete = _needs_graph(problem.scores)
-    kind = structure._native_kind(problem)
+    kind = structure._kind(problem)
     faces = None
     if kind is not None:
         faces = kernels.active_set(

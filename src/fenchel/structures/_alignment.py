@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel import kernels
 from fenchel._checks import FenchelError, check_number
-from fenchel.kernels import reference
-from fenchel.structures._alignment_smoothed import SmoothedArgmax, SmoothedMax
 from fenchel.structures._matrix import all_finite, inside_cells, matrix_problem
 from fenchel.structures._problem import Problem
+from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn
 
 _STEPS = ((1, 1), (1, 0), (0, 1))
@@ -134,17 +134,15 @@ class Alignment(BuiltIn):
 
     def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
-        values: Tensor = SmoothedMax.apply(
-            problem.scores, problem.layout, problem.sizes, omega, gamma
+        return smoothed_max(
+            "alignment", problem.scores, problem.layout, problem.sizes, omega, gamma
         )
-        return values
 
     def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
-        means: Tensor = SmoothedArgmax.apply(
-            problem.scores, problem.layout, problem.sizes, omega, gamma
-        )
-        return means
+        return smoothed_argmax(
+            "alignment", problem.scores, problem.layout, problem.sizes, omega, gamma
+        )[0]
 
     def _check_smoothing(self, omega: str) -> None:
         if omega not in self.smoothings:
@@ -154,18 +152,18 @@ class Alignment(BuiltIn):
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
         """Paths (n, instances, longest) from the Gibbs distribution of their scores."""
-        return reference.alignment_samples(
+        return kernels.alignment_samples(
             problem.scores.detach(), problem.layout, problem.sizes, n, temperature, generator
         )
 
     def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         """The k best paths (instances, k, longest), and their scores (-inf if there are fewer)."""
-        return reference.alignment_k_best(problem.scores.detach(), problem.layout, problem.sizes, k)
+        return kernels.alignment_k_best(problem.scores.detach(), problem.layout, problem.sizes, k)
 
     def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
         return (parts >= 0).sum(1) - 1  # a predecessor for each cell but the first
 
-    def _native_kind(self, problem: Problem) -> str:
+    def _kind(self, problem: Problem) -> str:
         return "alignment"
 
     def _infeasible(self, row: int) -> str:

@@ -92,7 +92,7 @@ class Assignment(BuiltIn):
             )
         return torch.where(used, rows * m + columns, -1)
 
-    def _native_kind(self, problem: Problem) -> str:
+    def _kind(self, problem: Problem) -> str:
         return "assignment"
 
     def _infeasible(self, row: int) -> str:

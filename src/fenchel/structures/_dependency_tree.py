@@ -13,8 +13,8 @@ from fenchel import kernels
 from fenchel._checks import FenchelError, check_scores
 from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
+from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn, masked
-from fenchel.structures._tree_sums import TreeLogPartition, TreeMarginals
 
 _FARTHEST = 1e15  # weights are exp(score), with exponents that are whole up to 2**53
 
@@ -139,9 +139,9 @@ class DependencyTree(BuiltIn):
     def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
-        value = TreeLogPartition.apply(
-            self._cooled(problem, gamma), self.projective, problem.layout, problem.sizes
-        )
+        scores = self._cooled(problem, gamma)
+        kind = self._kind(problem)
+        value = smoothed_max(kind, scores, problem.layout, problem.sizes, omega, 1.0)
         none = value.detach() == -math.inf
         if bool(none.any()):
             raise FenchelError(self._infeasible(int(none.long().argmax())))
@@ -150,10 +150,10 @@ class DependencyTree(BuiltIn):
     def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         if omega not in self.smoothings:
             raise FenchelError(self._no_smoothing(omega))
-        mean = TreeMarginals.apply(
-            self._cooled(problem, gamma), self.projective, problem.layout, problem.sizes
-        )
-        none = mean.detach().sum(1) == 0  # with a tree, as many arcs as words
+        scores = self._cooled(problem, gamma)
+        kind = self._kind(problem)
+        mean, value = smoothed_argmax(kind, scores, problem.layout, problem.sizes, omega, 1.0)
+        none = value == -math.inf
         if bool(none.any()):
             raise FenchelError(self._infeasible(int(none.long().argmax())))
         return mean
@@ -169,7 +169,11 @@ class DependencyTree(BuiltIn):
         parts = torch.empty(len(scores), words, dtype=torch.int64)
         for word in range(words):
             own = slice(word * (words + 1), (word + 1) * (words + 1))
-            mean = kernels.tree_marginals(self.projective, scores, problem.layout, sizes)[:, own]
+            _, mean = kernels.smoothed(
+                self._kind(problem), scores, problem.layout, sizes, "entropy", 1.0, True
+            )
+            assert mean is not None
+            mean = mean[:, own]
             there = sizes[:, 0] > word
             # Rounding may leave -1e-17 in the reference.
             mean = torch.where(there.unsqueeze(1), mean.clamp(min=0), 1.0)
@@ -179,7 +183,7 @@ class DependencyTree(BuiltIn):
             parts[:, word] = torch.where(there, word * (words + 1) + head[:, 0], -1)
         return parts.reshape(n, -1, words)
 
-    def _native_kind(self, problem: Problem) -> str:
+    def _kind(self, problem: Problem) -> str:
         return "projective_tree" if self.projective else "tree"
 
     def _cooled(self, problem: Problem, temperature: float) -> Tensor:
@@ -200,7 +204,9 @@ class DependencyTree(BuiltIn):
         n = problem.layout[0]
         top = known.reshape(-1, n, n + 1).amax(2)
         top = torch.where(top > -math.inf, top, 0.0)
-        value = kernels.tree_log_partition(self.projective, known, problem.layout, problem.sizes)
+        value, _ = kernels.smoothed(
+            self._kind(problem), known, problem.layout, problem.sizes, "entropy", 1.0, False
+        )
         far = ~((top.sum(1) - value).abs() <= _FARTHEST) & (value != -math.inf)
         far = far | (top.abs() > _FARTHEST).any(1)
         if bool(far.any()):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_scores
-from fenchel.kernels.reference import k_subsets_log_partition
+from fenchel.kernels import k_subsets_log_partition
 from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
@@ -118,7 +118,7 @@ class KSubsets(BuiltIn):
     def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         return best_subsets(problem.scores, self.k, problem.sizes, k)
 
-    def _native_kind(self, problem: Problem) -> str:
+    def _kind(self, problem: Problem) -> str:
         return "k_subsets"
 
     def _target_shape(self, batch_shape: torch.Size) -> torch.Size:

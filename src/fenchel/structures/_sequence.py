@@ -11,10 +11,9 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_int, check_scores
-from fenchel.kernels.reference import sequence_parts
 from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
-from fenchel.structures._sequence_smoothing import smoothed_argmax, smoothed_max
 from fenchel.structures._sizes import check_sizes
+from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn, masked
 
 _KINDS = {None: 0, "shared": 1, "each": 2}
@@ -169,19 +168,21 @@ class Sequence(BuiltIn):
                 f"{name}: expected tags from 0 to {self.n_tags - 1} in `target`, but one is out of "
                 "range; only positions behind the length may hold anything."
             )
-        return sequence_parts(tags, problem.layout, problem.sizes)
+        return kernels.sequence_parts(tags, problem.layout, problem.sizes)
 
     def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
-        scores = problem.scores if gamma == 1 else problem.scores / gamma
-        value = smoothed_max(scores, omega, problem.layout, problem.sizes)
+        value = smoothed_max(
+            "sequence", problem.scores, problem.layout, problem.sizes, omega, gamma
+        )
         self._check_feasible(value == -math.inf)
-        return value if gamma == 1 else value * gamma
+        return value
 
     def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
-        scores = problem.scores if gamma == 1 else problem.scores / gamma
-        means, value = smoothed_argmax(scores, omega, problem.layout, problem.sizes)
+        means, value = smoothed_argmax(
+            "sequence", problem.scores, problem.layout, problem.sizes, omega, gamma
+        )
         self._check_feasible(value == -math.inf)
         return means
 
@@ -193,13 +194,15 @@ class Sequence(BuiltIn):
         device = "cpu" if generator is None else generator.device
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device).cpu()
         scores = problem.scores.detach() / temperature
-        parts = kernels.sequence_sample(scores, problem.layout, problem.sizes, uniform)
+        parts = kernels.sample_parts("sequence", scores, problem.layout, problem.sizes, uniform)
         self._check_feasible((parts[:, :, :1] == -2).any(0).squeeze(-1))
         return parts
 
     def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         """The k best: parts (instances, k, longest), scores (instances, k), -inf for none."""
-        parts, values = kernels.sequence_k_best(problem.scores, problem.layout, problem.sizes, k)
+        parts, values = kernels.k_best_parts(
+            "sequence", problem.scores, problem.layout, problem.sizes, k
+        )
         self._check_feasible(values[:, 0] == -math.inf)
         return parts, values
 
@@ -209,7 +212,7 @@ class Sequence(BuiltIn):
     def _unary(self, means: Any) -> Tensor:
         return means.emissions if isinstance(means, SequenceScores) else means
 
-    def _native_kind(self, problem: Problem) -> str:
+    def _kind(self, problem: Problem) -> str:
         return "sequence"
 
     # ------------------------------------------------------------------ checks

@@ -152,7 +152,7 @@ class Structure(ABC):
         """The part of means, in the user's form, that a quadratic regularizer sees."""
         return means
 
-    def _native_kind(self, problem: Problem) -> str | None:
+    def _kind(self, problem: Problem) -> str | None:
         """The name of the oracle in the C++ core that serves a problem, or None."""
         return None
 
@@ -202,7 +202,7 @@ class BuiltIn(Structure):
         return problem.values(problem.score(self._target_parts(name, problem, target)))
 
     def _best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
-        kind = self._native_kind(problem)
+        kind = self._kind(problem)
         parts = kernels.best_parts(kind, scores.detach(), problem.layout, problem.sizes)
         if bool((parts[:, :1] == -2).any()):
             row = int((parts[:, 0] == -2).long().argmax())
@@ -210,7 +210,7 @@ class BuiltIn(Structure):
         return parts
 
     @abstractmethod
-    def _native_kind(self, problem: Problem) -> str: ...
+    def _kind(self, problem: Problem) -> str: ...
 
     def _infeasible(self, row: int) -> str:
         return (

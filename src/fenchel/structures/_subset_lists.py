@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel.kernels.reference import k_subsets_tables
+from fenchel.kernels import k_subsets_tables
 
 
 def draw_subsets(

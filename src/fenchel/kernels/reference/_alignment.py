@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels.reference._smoothed import register_smoothed
+
 #: The cells before a cell, as (rows, columns) back; in the order in which ties are broken.
 STEPS = ((1, 1), (1, 0), (0, 1))
 
@@ -19,37 +21,14 @@ def alignment_max(
     return values[torch.arange(len(values)), sizes[:, 0] - 1, sizes[:, 1] - 1]
 
 
-def alignment_argmax(
-    scores: Tensor, layout: tuple[int, ...], sizes: Tensor, omega: str, gamma: float
-) -> Tensor:
-    """Its gradient (instances, m * n); differentiable if the scores are."""
-    n = layout[1]
-    with torch.inference_mode(False), torch.enable_grad():
-        graph = scores.requires_grad
-        leaf = scores if graph else scores.detach().clone().requires_grad_()
-        total = alignment_max(leaf, layout, sizes, omega, gamma).sum()
-        (means,) = torch.autograd.grad(total, leaf, create_graph=graph)
-        # Every path has both corners: 1 without rounding, and a derivative of 0.
-        place = torch.arange(means.shape[1])
-        corner = (place == 0) | (place == (sizes[:, :1] - 1) * n + sizes[:, 1:] - 1)
-        return torch.where(corner, 1.0, means)
+def _with_corners(means: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
+    """Every path has both corners: 1 without rounding, and a derivative of 0."""
+    place = torch.arange(means.shape[1])
+    corner = (place == 0) | (place == (sizes[:, :1] - 1) * layout[1] + sizes[:, 1:] - 1)
+    return torch.where(corner, 1.0, means)
 
 
-def alignment_product(
-    scores: Tensor,
-    directions: Tensor,
-    layout: tuple[int, ...],
-    sizes: Tensor,
-    omega: str,
-    gamma: float,
-) -> Tensor:
-    """The Hessian times directions (instances, m * n); differentiable where grad mode is on."""
-    create_graph = torch.is_grad_enabled()
-    leaf = scores if create_graph else scores.detach().clone().requires_grad_()
-    means = alignment_argmax(leaf, layout, sizes, omega, gamma)
-    if not means.requires_grad:  # one cell
-        return torch.zeros_like(scores)
-    return torch.autograd.grad(means, leaf, directions, create_graph=create_graph)[0]
+register_smoothed("alignment", alignment_max, _with_corners, divide=False)
 
 
 def alignment_values(scores: Tensor, layout: tuple[int, ...], omega: str, gamma: float) -> Tensor:

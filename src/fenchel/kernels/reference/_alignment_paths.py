@@ -10,9 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._alignment import STEPS, alignment_values
 
 
+@implements("oracle.alignment", REFERENCE)
 def alignment_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """The best path of each instance, from its first cell to its last."""
     values = alignment_values(scores, layout, "max", 1.0)

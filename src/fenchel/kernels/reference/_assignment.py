@@ -7,7 +7,10 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 
+
+@implements("oracle.assignment", REFERENCE)
 def assignment_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """The best assignment of each instance; parts in ascending order."""
     n, m = layout

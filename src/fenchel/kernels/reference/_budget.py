@@ -7,9 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import row_map
 from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 
+@row_map("budget")
 def budget(x: Tensor, k: Parameter, dim: int) -> Tensor:
     """Projection of x onto {p : 0 <= p <= 1, sum(p) = k}: p = clip(x - tau, 0, 1).
 

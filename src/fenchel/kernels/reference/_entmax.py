@@ -7,9 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import row_map
 from fenchel.kernels.reference._newton import Parameter, climb, finite_max, safe_divide, widen
 
 
+@row_map("entmax")
 def entmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
     r"""argmax over the simplex of <x, p> + H_alpha(p), with Tsallis entropy; alpha in (0, inf]."""
     if not isinstance(alpha, Tensor):

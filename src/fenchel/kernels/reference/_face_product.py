@@ -3,7 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 
+
+@implements("face_product", REFERENCE)
 def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
     """``A Q A' x`` of each instance: how means move on a face when scores move by ``x``.
 

@@ -11,11 +11,13 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._entmax import entmax
 from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 
-def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
+@implements("fusedmax", REFERENCE)
+def fusedmax(x: Tensor, lam: Parameter, with_slope: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """p, the group of each entry with mass (else -1), how its level moves with lam; last axis."""
     scores, open_, lam, scale = _prepare(x, lam)
     linked = open_[..., 1:] & open_[..., :-1]
@@ -46,7 +48,8 @@ def fusedmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
     return _finish(x, _means(scores, group) + lam * slope, group, slope, open_, scale)
 
 
-def oscarmax(x: Tensor, lam: Parameter) -> tuple[Tensor, Tensor, Tensor]:
+@implements("oscarmax", REFERENCE)
+def oscarmax(x: Tensor, lam: Parameter, with_slope: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """p, the group of each entry with mass (else -1), how its level moves with lam; last axis."""
     scores, open_, lam, scale = _prepare(x, lam)
     ranked, order = torch.where(open_, scores, -math.inf).sort(dim=-1, descending=True, stable=True)

@@ -7,9 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._guarded import finite, log_sum_exp
 
 
+@implements("oracle.k_subsets", REFERENCE)
 def k_subsets_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """The k best of the first ``sizes`` items, those of lower index on ties."""
     n, k = layout

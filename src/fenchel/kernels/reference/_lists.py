@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
+
 _ENTRIES = 1 << 24  # of the products that are held at a time
 
 
+@implements("lists.times_matrix", REFERENCE)
 def times_matrix(
     starts: Tensor, indices: Tensor, values: Tensor, matrix: Tensor, scale: Tensor | None
 ) -> Tensor:
@@ -22,6 +25,16 @@ def times_matrix(
     return out if scale is None else out * scale[:, None]
 
 
+@implements("lists.to_dense", REFERENCE)
+def to_dense(scale: Tensor, starts: Tensor, indices: Tensor, values: Tensor, n: int) -> Tensor:
+    """Listed rows, each times its own ``scale``, as a dense tensor (*scale.shape, n)."""
+    row = rows_of(starts, values.shape[0])
+    out = values.new_zeros(scale.numel(), n)
+    out[row, indices.long()] = values * scale.reshape(-1)[row]
+    return out.reshape(*scale.shape, n)
+
+
+@implements("lists.transpose", REFERENCE)
 def transpose(
     starts: Tensor, indices: Tensor, values: Tensor, n: int, scale: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import row_map
 from fenchel.kernels.reference._entmax import argmax
 from fenchel.kernels.reference._newton import Parameter, climb, finite_max, safe_divide, widen
 
 
+@row_map("normmax")
 def normmax(x: Tensor, alpha: Parameter, dim: int) -> Tensor:
     r"""argmax over the simplex of <x, p> - ||p||_alpha, alpha in [1, inf].
 

@@ -12,11 +12,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
+from fenchel.kernels.reference._smoothed import register_smoothed
 from fenchel.kernels.reference._tree import log_sum_exp
 
 _Sum = Callable[[Tensor, int], Tensor]
 
 
+@implements("oracle.projective_tree", REFERENCE)
 def projective_tree_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """The best projective tree: the arcs that the maximum depends on."""
     n = layout[0]
@@ -68,3 +71,9 @@ def _over_trees(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, total: _
         right[0, end] = total(torch.stack(below), 0)
         whole.append(right[0, end])
     return torch.stack(whole, 1).gather(1, sizes - 1).squeeze(1)
+
+
+register_smoothed(
+    "projective_tree",
+    lambda scores, layout, sizes, *_: projective_tree_log_partition(scores, layout, sizes),
+)

@@ -7,10 +7,12 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import row_map
 from fenchel.kernels.reference._entmax import softmax
 from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 
+@row_map("renyimax")
 def renyimax(x: Tensor, beta: Parameter, dim: int) -> Tensor:
     r"""argmax over the simplex of <x, p> + log(sum(p^beta)) / (1 - beta), beta a number in (0, 1].
 

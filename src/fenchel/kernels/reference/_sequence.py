@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
+
 NONE, SHARED, EACH_POSITION = 0, 1, 2  # kinds of transitions
 
 
@@ -69,6 +71,7 @@ def sequence_parts(path: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tens
     return parts.gather(1, (parts < 0).long().argsort(dim=1, stable=True))  # -1 behind the others
 
 
+@implements("oracle.sequence", REFERENCE)
 def sequence_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """Viterbi with pointers back; the lowest tag on ties."""
     blocks = split(scores, layout)

@@ -10,29 +10,25 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._guarded import finite, log_sum_exp
 from fenchel.kernels.reference._sequence import Blocks, sequence_parts, split
+from fenchel.kernels.reference._smoothed import register_smoothed
 
 
-def sequence_value(omega: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
+def sequence_value(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, omega: str) -> Tensor:
     """The smoothed maximum (instances); -inf where no sequence has a finite score."""
     node = _NODES[omega]
     messages, total = _messages(omega, split(scores, layout), sizes)
     return total + node(messages[-1])
 
 
-def sequence_product(
-    omega: str, scores: Tensor, direction: Tensor, layout: tuple[int, ...], sizes: Tensor
-) -> Tensor:
-    """The Hessian of the smoothed maximum times a direction, with its graph in both."""
-    value = sequence_value(omega, scores, layout, sizes)
-    (means,) = torch.autograd.grad(value.sum(), scores, create_graph=True)
-    if not means.requires_grad:  # one sequence only: the value is linear
-        return torch.zeros_like(scores)
-    (out,) = torch.autograd.grad((means * direction).sum(), scores, create_graph=True)
-    return out
+register_smoothed(
+    "sequence", lambda scores, layout, sizes, omega, _: sequence_value(scores, layout, sizes, omega)
+)
 
 
+@implements("sample.sequence", REFERENCE)
 def sequence_sample(
     scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tensor
 ) -> Tensor:
@@ -60,6 +56,7 @@ def sequence_sample(
     return torch.stack(paths)
 
 
+@implements("k_best.sequence", REFERENCE)
 def sequence_k_best(
     scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:

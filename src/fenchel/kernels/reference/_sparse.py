@@ -7,10 +7,12 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._entmax import entmax
 from fenchel.kernels.reference._newton import Parameter, widen
 
 
+@implements("entmax.sparse", REFERENCE)
 def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
     p = entmax(x, alpha, -1)

@@ -7,12 +7,14 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import row_map
 from fenchel.kernels.reference._entmax import argmax
 from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 _LARGEST_Q = 1e18  # beyond, z^(1/(q - 1)) is 1 to the last digit for every z that is not 0
 
 
+@row_map("sq_pnorm_max")
 def sq_pnorm_max(x: Tensor, q: Parameter, dim: int) -> Tensor:
     r"""argmax over the simplex of <x, p> - ||p||_q^2 / 2, q a number in [1, inf].
 

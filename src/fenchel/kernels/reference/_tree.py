@@ -11,7 +11,11 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._table import REFERENCE, implements
+from fenchel.kernels.reference._smoothed import register_smoothed
 
+
+@implements("oracle.tree", REFERENCE)
 def tree_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
     """The best tree; one root exactly by trying every word as the only one."""
     n, single_root = layout
@@ -142,3 +146,8 @@ def _eliminated(arcs: Tensor) -> Tensor:
         )
         arcs = log_sum_exp(torch.stack((arcs[..., :k, : k + 1], through)), 0)
     return torch.where(total > -math.inf, total, -math.inf)  # no tree: no gradient
+
+
+register_smoothed(
+    "tree", lambda scores, layout, sizes, *_: tree_log_partition(scores, layout, sizes)
+)

@@ -1,16 +1,27 @@
-"""SparseMAP's active-set method on the C++ core. It computes in float64."""
+"""Oracles of structures and SparseMAP's active set on the C++ core. All compute in float64."""
 
 from __future__ import annotations
 
 from ctypes import byref, c_double, c_int, c_int64, c_void_p
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, empty, readable
 from fenchel.kernels._faces import Faces
-from fenchel.kernels._native_structures import KINDS, layout_numbers
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, empty, readable
 
+#: The oracles of the core, in the order of its ``enum Kind``.
+KINDS = ("k_subsets", "sequence", "tree", "projective_tree", "assignment", "alignment")
+
+#: A batch of instances: scores, how many, parts, layout, sizes.
+BATCH = [torch.float64, c_int64, c_int64, torch.int64, torch.int64]
+
+_most_parts = NativeFunction("most_parts", [c_int, torch.int64], result=c_int64)
+_best_parts = NativeFunction("best_parts", [c_int, *BATCH, c_int64, torch.int32, c_int64])
 _N, _F, _I = c_int64, torch.float64, torch.int64
 _active_set = NativeFunction(
     "active_set",
@@ -24,8 +35,29 @@ _take = NativeFunction("active_set_take", [c_void_p, _N, _N, _N, torch.int32, _F
 _face_product = NativeFunction("face_product", [torch.int32, _F, _F, _F, _N, _N, _N, _N])
 
 
+def register_oracle(kind: str) -> None:
+    """Enter an oracle of the core, and the active set that asks it, into the table."""
+    number = KINDS.index(kind)
+
+    @implements(f"oracle.{kind}", NATIVE)
+    def best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
+        scores, sizes = readable(scores), readable(sizes)
+        numbers = layout_numbers(layout)
+        most = max(1, _most_parts(number, numbers))
+        out = empty((scores.shape[0], most), torch.int32)
+        _best_parts(number, scores, *scores.shape, numbers, sizes, sizes.shape[1], out, most)
+        return out.long()
+
+    implements(f"active_set.{kind}", NATIVE)(partial(active_set, number))
+
+
+def layout_numbers(layout: tuple[int, ...]) -> Any:
+    """What all instances share, as the core reads it: a reference to its numbers."""
+    return byref((c_int64 * len(layout))(*layout))
+
+
 def active_set(
-    kind: str,
+    number: int,
     scores: Tensor,
     n_unary: int,
     layout: tuple[int, ...],
@@ -34,7 +66,7 @@ def active_set(
     tol: float,
     complete: bool,
 ) -> Faces:
-    """SparseMAP of each instance, through the oracle ``kind`` of the core."""
+    """SparseMAP of each instance, through an oracle of the core."""
     scores, sizes = readable(scores), readable(sizes)
     count = scores.shape[0]
     means = empty(scores.shape, torch.float64)
@@ -43,7 +75,7 @@ def active_set(
     status = empty((count,), torch.int64)
     widest, longest, handle = c_int64(), c_int64(), c_void_p()
     _active_set(
-        KINDS.index(kind),
+        number,
         scores,
         *scores.shape,
         n_unary,
@@ -73,9 +105,15 @@ def active_set(
     return Faces(means, lists, weights, matrix, gap, iterations, status)
 
 
+@implements("face_product", NATIVE)
 def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
     """Native twin of the reference's ``face_product``."""
     lists, matrix, x = readable(lists), readable(matrix), readable(x)
     out = empty(x.shape, torch.float64)
     _face_product(lists, matrix, x, out, *x.shape, *lists.shape[1:])
     return out
+
+
+def over(x: Tensor, gamma: float) -> Tensor:
+    """``x`` at a strength of smoothing, for what knows only that of 1."""
+    return x if gamma == 1 else x / gamma

@@ -7,8 +7,10 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, empty, readable
-from fenchel.kernels._native_structures import BATCH, layout_numbers
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, empty, readable
+from fenchel.kernels.native._structures import BATCH, layout_numbers, over, register_oracle
 
 _OMEGA = {"entropy": 0, "l2": 1}
 _F, _I32 = torch.float64, torch.int32
@@ -18,27 +20,44 @@ _sample = NativeFunction("sequence_sample", [*BATCH, _F, c_int64, _I32])
 _k_best = NativeFunction("sequence_k_best", [*BATCH, c_int64, _I32, _F])
 
 
+register_oracle("sequence")
+
+
+@implements("smoothed.sequence", NATIVE)
 def smoothed(
-    omega: str, scores: Tensor, layout: tuple[int, ...], sizes: Tensor, with_means: bool
+    scores: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    omega: str,
+    gamma: float,
+    with_means: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Smoothed maxima (instances) and, if asked, their gradients (instances, parts)."""
-    scores, sizes = readable(scores), readable(sizes)
+    """Native twin of the reference's ``smoothed``."""
+    scores, sizes = readable(over(scores, gamma)), readable(sizes)
     values = scores.new_empty(scores.shape[0])
     means = torch.empty_like(scores) if with_means else None
     _smoothed(_OMEGA[omega], scores, *scores.shape, layout_numbers(layout), sizes, values, means)
-    return values, means
+    return values if gamma == 1 else values * gamma, means
 
 
+@implements("product.sequence", NATIVE)
 def product(
-    omega: str, scores: Tensor, direction: Tensor, layout: tuple[int, ...], sizes: Tensor
+    scores: Tensor,
+    directions: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    omega: str,
+    gamma: float,
 ) -> Tensor:
-    """Hessians of the smoothed maxima times directions (instances, parts)."""
-    scores, direction, sizes = readable(scores), readable(direction), readable(sizes)
+    """Native twin of the reference's ``product``."""
+    scores, sizes = readable(over(scores, gamma)), readable(sizes)
+    directions = readable(over(directions, gamma))
     out = torch.empty_like(scores)
-    _product(_OMEGA[omega], scores, direction, *scores.shape, layout_numbers(layout), sizes, out)
+    _product(_OMEGA[omega], scores, directions, *scores.shape, layout_numbers(layout), sizes, out)
     return out
 
 
+@implements("sample.sequence", NATIVE)
 def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tensor) -> Tensor:
     """Lists of parts (n, instances, longest) from uniform numbers (n, instances, T)."""
     scores, sizes, uniform = readable(scores), readable(sizes), readable(uniform)
@@ -55,6 +74,7 @@ def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tens
     return out.long()
 
 
+@implements("k_best.sequence", NATIVE)
 def k_best(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Lists of parts (instances, k, longest) and scores (instances, k), the best first."""
     scores, sizes = readable(scores), readable(sizes)

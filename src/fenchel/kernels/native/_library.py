@@ -56,7 +56,7 @@ def find(name: str) -> Path | None:
     An editable install leaves the sources where they are and builds into site-packages: the package
     then has two folders, of which ``__file__`` names only one.
     """
-    for folder in sys.modules[__package__].__path__:
+    for folder in sys.modules["fenchel.kernels"].__path__:
         path = Path(folder) / name
         if path.exists():
             return path

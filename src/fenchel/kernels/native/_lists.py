@@ -7,8 +7,10 @@ from ctypes import c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, empty, readable
-from fenchel.kernels._native import SUFFIX
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, empty, readable
+from fenchel.kernels.native._rows import SUFFIX
 
 _LISTS = [torch.int64, torch.int32]  # starts, indices; their values follow
 _times_matrix = {
@@ -27,6 +29,7 @@ _transpose = {
 }
 
 
+@implements("lists.times_matrix", NATIVE)
 def times_matrix(
     starts: Tensor, indices: Tensor, values: Tensor, matrix: Tensor, scale: Tensor | None
 ) -> Tensor:
@@ -39,6 +42,7 @@ def times_matrix(
     return out
 
 
+@implements("lists.transpose", NATIVE)
 def transpose(
     starts: Tensor, indices: Tensor, values: Tensor, n: int, scale: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,6 @@
-"""The nonzeros of entmax on the C++ core: sparse entmax and its loss.
+"""Entmax on the C++ core: the map, its nonzeros, and its loss.
 
-How many there are shows only afterwards: the core keeps them until they are taken.
+How many nonzeros there are shows only afterwards: the core keeps them until they are taken.
 """
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, empty, readable
-from fenchel.kernels._native import SUFFIX, Parameter, layout, parameter_rows
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, empty, readable
+from fenchel.kernels.native._rows import (
+    SUFFIX,
+    Parameter,
+    layout,
+    parameter_rows,
+    register_map,
+)
 
 _ROWS = [c_int64, c_int64, c_int64, torch.float64, c_int64]  # outer, n, inner, alpha, its stride
 _COUNTS = [torch.int64, torch.int64]  # sizes, starts
@@ -44,6 +52,10 @@ _take = {
 }
 
 
+register_map("entmax")
+
+
+@implements("entmax.sparse", NATIVE)
 def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
     x = readable(x)
@@ -55,6 +67,7 @@ def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, 
     return indices, values, sizes, threshold
 
 
+@implements("entmax.loss", NATIVE)
 def entmax_loss(
     x: Tensor, alpha: Parameter, target: Tensor, with_slope: bool, most: int | None = None
 ) -> tuple[Any, ...]:
@@ -76,11 +89,13 @@ def entmax_loss(
     return loss, slope, starts, indices, values
 
 
+@implements("entmax.loss_value", NATIVE)
 def entmax_loss_value(x: Tensor, alpha: Parameter, target: Tensor) -> Tensor:
     """The losses alone."""
     return _run_loss(x, alpha, target, False, 0, None, None, None)[0]
 
 
+@implements("lists.to_dense", NATIVE)
 def list_to_dense(scale: Tensor, starts: Tensor, indices: Tensor, values: Tensor, n: int) -> Tensor:
     """Listed rows, each times its own ``scale``, as a dense tensor (*scale.shape, n)."""
     scale = readable(scale)

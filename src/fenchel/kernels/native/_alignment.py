@@ -7,8 +7,10 @@ from ctypes import c_double, c_int
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, readable
-from fenchel.kernels._native_structures import BATCH, layout_numbers
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, readable
+from fenchel.kernels.native._structures import BATCH, layout_numbers, register_oracle
 
 #: The smoothings of the core, in the order of its ``enum AlignmentOmega``.
 OMEGAS = ("entropy", "l2")
@@ -18,18 +20,22 @@ _smoothed = NativeFunction("alignment_smoothed", [c_int, c_double, *BATCH, _F, _
 _product = NativeFunction("alignment_product", [c_int, c_double, _F, _F, *BATCH[1:], _F])
 
 
+register_oracle("alignment")
+
+
+@implements("smoothed.alignment", NATIVE)
 def smoothed(
     scores: Tensor,
     layout: tuple[int, ...],
     sizes: Tensor,
     omega: str,
     gamma: float,
-    with_gradient: bool,
+    with_means: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Smoothed maxima (instances) and expected alignments (instances, parts), or None."""
     scores, sizes = readable(scores), readable(sizes)
     values = scores.new_empty(scores.shape[0])
-    gradient = torch.empty_like(scores) if with_gradient else None
+    means = torch.empty_like(scores) if with_means else None
     _smoothed(
         OMEGAS.index(omega),
         gamma,
@@ -38,11 +44,12 @@ def smoothed(
         layout_numbers(layout),
         sizes,
         values,
-        gradient,
+        means,
     )
-    return values, gradient
+    return values, means
 
 
+@implements("product.alignment", NATIVE)
 def product(
     scores: Tensor,
     directions: Tensor,

@@ -7,8 +7,10 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, empty, readable
-from fenchel.kernels._native import SUFFIX, Parameter, parameter_rows
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, empty, readable
+from fenchel.kernels.native._rows import SUFFIX, Parameter, parameter_rows
 
 _KINDS = {"fusedmax": 0, "oscarmax": 1}
 _forward = {
@@ -24,10 +26,25 @@ _backward = {
 }
 
 
-def forward(
-    op: str, x: Tensor, lam: Parameter, with_slope: bool = True
+@implements("fusedmax", NATIVE)
+def fusedmax(
+    x: Tensor, lam: Parameter, with_slope: bool = True
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Native twin of the reference's ``fusedmax`` and ``oscarmax``."""
+    """Native twin of the reference's ``fusedmax``."""
+    return _run_forward("fusedmax", x, lam, with_slope)
+
+
+@implements("oscarmax", NATIVE)
+def oscarmax(
+    x: Tensor, lam: Parameter, with_slope: bool = True
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Native twin of the reference's ``oscarmax``."""
+    return _run_forward("oscarmax", x, lam, with_slope)
+
+
+def _run_forward(
+    op: str, x: Tensor, lam: Parameter, with_slope: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
     x = readable(x)
     p = torch.empty_like(x)
     slope = torch.empty_like(x) if with_slope else None
@@ -46,6 +63,7 @@ def forward(
     return p, group, slope
 
 
+@implements("groups.backward", NATIVE)
 def backward(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
     """The gradient in the scores. A group is -1 or a place in its row."""
     p, grad, group = readable(p), readable(grad), readable(group)

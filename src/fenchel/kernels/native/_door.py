@@ -3,9 +3,8 @@
 A pointer says nothing about what it points to. So a :class:`NativeFunction` knows the type of every
 argument of a function of the core, looks at every tensor that it is given (plain, dense, on the
 CPU, of this dtype, contiguous, not lazily negated or zero) and refuses the rest in a sentence.
-What callers need to come through the door is here too: :func:`is_plain` tells whether tensors may
-be read now, :func:`readable` gives a tensor with its entries in memory as they are, :func:`empty`
-allocates where the core can write.
+:func:`readable` gives a tensor with its entries in memory as they are, :func:`empty` allocates
+where the core can write.
 
 Sizes and the range of indices are for the callers to check, where values are real: see
 ``_indices``.
@@ -19,96 +18,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._guards import detect_fake_mode
-from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fenchel._checks import FenchelError
-from fenchel.kernels._library import LIBRARY
-from fenchel.kernels._signals import check_status
+from fenchel.kernels._plain import ORDINARY, is_captured, unwrapped
+from fenchel.kernels.native._library import LIBRARY
+from fenchel.kernels.native._signals import check_status
 
-_ORDINARY = (Tensor, torch.nn.Parameter)
-_PYTHON = torch._C.DispatchKey.Python
 _REFERENCE = type(ctypes.byref(ctypes.c_int()))  # to a number of ours
-# Asked before every call: a name costs less than the way to it.
-_modes = torch._C._len_torch_dispatch_stack
-_tracing = torch._C._get_tracing_state
-_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 class Strided:
     """In a signature: a tensor of any dtype and strides, which the caller passes along."""
-
-
-def is_plain(*values: Any) -> bool:
-    """Whether all tensors among ``values`` can be read now, and nothing must see how.
-
-    That is not so while torch compiles, traces or transforms, and for tensors of a subclass or
-    without memory (fake, meta, batched): there, registered ops and the reference's torch ops serve.
-    Values that are no tensors do not matter.
-    """
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or _modes() > 0
-        or _tracing() is not None
-    ):
-        return False
-    return have_memory(*values)
-
-
-def in_eager_mode(x: Tensor, parameter: Any) -> bool:
-    """:func:`is_plain`, where torch neither compiles nor transforms: it comes before every map."""
-    return (
-        type(x) in _ORDINARY
-        and not x.is_meta
-        and _modes() == 0
-        and _tracing() is None
-        and (type(parameter) is float or have_memory(parameter))
-    )
-
-
-def is_captured() -> bool:
-    """Whether torch records operations to run them again, or only works out their shapes.
-
-    Other dispatch modes (a counter of FLOPs, a policy of what to recompute) run what they see.
-    """
-    if _tracing() is not None:
-        return True
-    return _modes() > 0 and any(
-        getattr(mode, "_mode_key", None) is not None for mode in _get_current_dispatch_mode_stack()
-    )
-
-
-def has_sizes_only(*values: Any) -> bool:
-    """Whether tensors are fake and torch keeps no symbols for sizes that depend on data."""
-    if torch.compiler.is_compiling():  # which keeps symbols
-        return False
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    if not is_captured() and have_memory(*tensors):
-        return False
-    mode = detect_fake_mode(tensors)
-    return mode is not None and mode.shape_env is None
-
-
-def have_memory(*values: Any) -> bool:
-    """Whether all tensors among ``values`` are ordinary ones, whose entries lie in memory."""
-    for value in values:
-        if type(value) in _ORDINARY:
-            # A batch of gradients (autograd.grad(is_grads_batched=True)) has the type Tensor.
-            if value.is_meta or _is_batched(value):
-                return False
-        elif isinstance(value, Tensor):
-            return False
-    return True
-
-
-def unwrapped(x: Tensor) -> Tensor:
-    """``x`` without a subclass that only adds methods; one that wraps other tensors stays."""
-    if type(x) in _ORDINARY or torch._C._dispatch_keys(x).has(_PYTHON):
-        return x
-    return x.as_subclass(Tensor)
 
 
 def readable(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -118,7 +38,7 @@ def readable(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         x: a tensor on the CPU.
         dtype: what its entries must be; by default what they are.
     """
-    if type(x) not in _ORDINARY:
+    if type(x) not in ORDINARY:
         x = unwrapped(x)
     if dtype is not None and x.dtype is not dtype:
         x = x.to(dtype)
@@ -166,7 +86,7 @@ class NativeFunction:
             function.restype = result
 
     def __call__(self, *arguments: Any) -> Any:
-        if (_modes() or _tracing()) and is_captured():
+        if is_captured():
             raise FenchelError(
                 f"fenchel's native core ({self.name}) was called while torch records operations, "
                 "of which it cannot be one; call the public function, or leave the tracer."
@@ -179,7 +99,7 @@ class NativeFunction:
             if x is None or type(x) is _REFERENCE:
                 continue
             # A tensor that is lazily zero has no memory: it says 0.
-            if type(x) in _ORDINARY and x.dtype is kind and x.is_cpu and x.is_contiguous():
+            if type(x) in ORDINARY and x.dtype is kind and x.is_cpu and x.is_contiguous():
                 try:
                     pointer = 0 if x.is_neg() else x.data_ptr()
                 except RuntimeError:  # a batched tensor, or one of another layout
@@ -207,7 +127,7 @@ def _address(x: Tensor) -> int:
 def _pointer(name: str, x: Tensor, kind: Any) -> int:
     """Where the entries of ``x`` lie, if they are what the function expects."""
     if (
-        type(x) in _ORDINARY
+        type(x) in ORDINARY
         and x.is_cpu
         and x.layout is torch.strided
         and (kind is Strided or (x.dtype is kind and x.is_contiguous()))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from ctypes import c_void_p
 
 from fenchel._checks import FenchelError
-from fenchel.kernels._library import LIBRARY
+from fenchel.kernels.native._library import LIBRARY
 
 _STOPPED, _OUT_OF_RANGE = 2, 3  # see csrc/stopping.h
 _FUNCTIONS = (

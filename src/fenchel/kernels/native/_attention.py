@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_double, c_int64, c_void_p
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fenchel.kernels._door import NativeFunction, Strided, empty, readable
-from fenchel.kernels._native import SUFFIX
-from fenchel.kernels._native_nonzeros import take
+from fenchel.kernels._lists import Lists
+from fenchel.kernels._table import implements
+from fenchel.kernels.native._backend import NATIVE
+from fenchel.kernels.native._door import NativeFunction, Strided, empty, readable
+from fenchel.kernels.native._entmax import take
+from fenchel.kernels.native._rows import SUFFIX
 
 _ALPHA = [c_double, torch.float64, c_int64]  # scale, alpha, its stride
 _LISTS = [torch.int64, torch.int32]  # starts, indices; their values follow
@@ -36,16 +38,7 @@ _output = {
 }
 
 
-@dataclass(frozen=True)
-class Weights:
-    """The nonzeros of attention's weights: row r = (batch, head, query) in order, from starts[r]
-    to starts[r + 1]."""
-
-    starts: Tensor
-    indices: Tensor
-    values: Tensor
-
-
+@implements("attention", NATIVE)
 def attention(
     query: Tensor,
     key: Tensor,
@@ -55,7 +48,7 @@ def attention(
     causal: bool,
     scale: float,
     with_output: bool = True,
-) -> tuple[Tensor | None, Weights]:
+) -> tuple[Tensor | None, Lists]:
     """Output and weights. ``alpha`` has the shape (batch, heads) or (1,)."""
     out = _empty_output(query, value) if with_output else None
     rows = query.shape[0] * query.shape[1] * query.shape[2]
@@ -64,9 +57,10 @@ def attention(
     handle = c_void_p()
     _run(query, key, value, mask, alpha, causal, scale, out, sizes, starts, handle)
     indices, values = take(handle, int(starts[-1]), query.dtype, torch.int32)
-    return out, Weights(starts, indices, values)
+    return out, Lists(starts, indices, values)
 
 
+@implements("attention.output", NATIVE)
 def attention_output(
     query: Tensor,
     key: Tensor,
@@ -82,7 +76,8 @@ def attention_output(
     return out
 
 
-def output_of_weights(query: Tensor, key: Tensor, value: Tensor, weights: Weights) -> Tensor:
+@implements("attention.of_weights", NATIVE)
+def output_of_weights(query: Tensor, key: Tensor, value: Tensor, weights: Lists) -> Tensor:
     """Listed weights times the values."""
     out = _empty_output(query, value)
     _output[query.dtype](
@@ -96,6 +91,7 @@ def output_of_weights(query: Tensor, key: Tensor, value: Tensor, weights: Weight
     return out
 
 
+@implements("attention.backward", NATIVE)
 def attention_backward(
     query: Tensor,
     key: Tensor,
@@ -103,7 +99,7 @@ def attention_backward(
     grad: Tensor,
     alpha: Tensor,
     scale: float,
-    weights: Weights,
+    weights: Lists,
     factor: Tensor | None,
     with_alpha: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:

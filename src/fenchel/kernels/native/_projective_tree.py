@@ -1,0 +1,3 @@
+from fenchel.kernels.native._tree import register_trees
+
+register_trees("projective_tree", True)

@@ -1,0 +1,3 @@
+from fenchel.kernels.native._rows import register_map
+
+register_map("renyimax")
