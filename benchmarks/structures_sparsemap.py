@@ -48,11 +48,11 @@ def step(structure: Structure, scores: object) -> Callable[[], None]:
     tensors = [x for x in (scores if isinstance(scores, tuple) else (scores,)) if x is not None]
     leaves = [x.clone().requires_grad_() for x in tensors]
     given = SequenceScores(*leaves) if isinstance(scores, tuple) else leaves[0]
-    problem = structure._problem("benchmark", given)
+    problem = structure.problem("benchmark", given)
     grad = torch.randn(problem.scores.shape, dtype=torch.float64)
 
     def run() -> None:
-        problem = structure._problem("benchmark", given)
+        problem = structure.problem("benchmark", given)
         torch.autograd.grad(sparse_map_means(structure, problem), leaves, grad)
 
     return run
@@ -79,7 +79,7 @@ def main() -> None:
         cases = small(scale) | (large(scale) if asked.large and scale >= 1 else {})
         for name, (structure, scores) in cases.items():
             torch.set_num_threads(1)
-            solution = sparse_map(structure, structure._problem("benchmark", scores))
+            solution = sparse_map(structure, structure.problem("benchmark", scores))
             if not bool(solution.converged.all()):
                 raise SystemExit(f"correctness gate is red: {name} has gap {solution.gap.max()}")
             run = step(structure, scores)

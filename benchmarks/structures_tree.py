@@ -43,8 +43,8 @@ def peer(tree: DependencyTree, arcs: Tensor) -> tuple[Tensor, Tensor]:
 
 def ours(tree: DependencyTree, scores: Tensor) -> tuple[Tensor, Tensor]:
     leaf = scores.detach().requires_grad_()
-    problem = tree._problem("benchmark", leaf)
-    value = problem.values(tree._smoothed_max(problem, "entropy", 1.0))
+    problem = tree.problem("benchmark", leaf)
+    value = problem.values(tree.smoothed_max(problem, "entropy", 1.0))
     return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
 

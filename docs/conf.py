@@ -46,7 +46,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
     (r"py:class", r"fenchel\.training\.distributed\._wholes\.Wholes"),
     (r"py:class", r"fenchel\.models\._global_attention\.Keys|fenchel\.training\._yaml\.Config"),
-    (r"py:class", r"fenchel\.structures\._problem\.Problem|fenchel\.tasks\._files\.Line"),
+    (r"py:class", r"fenchel\.structures\.problem\.Problem|fenchel\.tasks\._files\.Line"),
     (r"py:class", r"sklearn\..*"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]

@@ -41,8 +41,8 @@ ERRORS = [
     ),
     (
         lambda: metrics.zero_mass_rate(HALF, GOOD[:1]),
-        "zero_mass_rate: expected `target` of shape (2,) (`p` of shape (2, 3) without dim 1), but "
-        "got (1,).",
+        "zero_mass_rate: expected `target` of class indices of shape (2,) (`p` of shape (2, 3) "
+        "without dim 1), but got (1,).",
     ),
     (
         lambda: metrics.zero_mass_rate(HALF, GOOD.to("meta")),

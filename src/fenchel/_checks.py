@@ -156,6 +156,17 @@ def refuse_transforms(name: str, reason: str) -> None:
         raise FenchelError(f"{name}: expected no torch.func and no forward mode, because {reason}.")
 
 
+def refuse_forward_over_forward(op: str) -> None:
+    """torch evaluates a Function's jvp outside the outer jvp and would return wrong numbers."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    jvp = torch._C._functorch.TransformType.Jvp
+    if sum(level.key() == jvp for level in stack) > 1:
+        raise FenchelError(
+            f"{op}: forward-over-forward derivatives are not supported; use "
+            "`torch.func.jacfwd(torch.func.jacrev(f))` or `torch.func.hessian(f)`."
+        )
+
+
 def check_mask(name: str, mask: Any, scores: Tensor) -> None:
     """Check that ``mask`` is a boolean tensor that broadcasts to the shape of ``scores``."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:

@@ -11,6 +11,7 @@ values are checked: classes in range, rows of probabilities that sum to 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_ignore_index, check_int, check_number, check_scores
-from fenchel._gold import GoldRows, blocks, check_distributions, flat_rows, gold_rows
+from fenchel._targets import check_indices, check_probabilities, check_target
 
 __all__ = [
     "GoldMetrics",
@@ -28,6 +29,9 @@ __all__ = [
     "sparsemax_score",
     "zero_mass_rate",
 ]
+
+_BLOCK = 2**20  # how many entries are held in float64 at a time
+_REMEDY = "apply a map such as fenchel.entmax to scores first"
 
 
 def epsilon_perplexity(
@@ -65,7 +69,7 @@ def epsilon_perplexity(
     """
     name = "epsilon_perplexity"
     epsilon = _check_epsilon(name, epsilon)
-    rows = gold_rows(name, p, target, dim, ignore_index)
+    rows = _gold_rows(name, p, target, dim, ignore_index)
     return rows.mean(_surprise(rows, epsilon)).exp()
 
 
@@ -93,7 +97,7 @@ def sparsemax_score(
     References:
         Martins, Marinho & Martins. Sparse Text Generation. EMNLP 2020.
     """
-    rows = gold_rows("sparsemax_score", p, target, dim, ignore_index)
+    rows = _gold_rows("sparsemax_score", p, target, dim, ignore_index)
     return rows.mean(_score(rows))
 
 
@@ -125,7 +129,7 @@ def jensen_shannon(p: Tensor, target: Tensor, *, dim: int = -1, ignore_index: in
     """
     name = "jensen_shannon"
     if not isinstance(target, Tensor) or not target.is_floating_point():
-        rows = gold_rows(name, p, target, dim, ignore_index)
+        rows = _gold_rows(name, p, target, dim, ignore_index)
         return rows.mean(_divergence_from_gold(rows))
     check_ignore_index(name, ignore_index)
     at = check_scores(name, p, dim, "p")
@@ -135,11 +139,10 @@ def jensen_shannon(p: Tensor, target: Tensor, *, dim: int = -1, ignore_index: in
             f"{tuple(p.shape)} on {p.device}, but got {tuple(target.shape)} on {target.device}; "
             "class indices must be int64."
         )
-    p, q = flat_rows(p, at), flat_rows(target, at)
-    everything = torch.ones(len(p), dtype=torch.bool, device=p.device)
-    check_distributions(name, "p", p, everything)
-    check_distributions(name, "target", q, everything)
-    pairs = zip(blocks(p), blocks(q), strict=True)
+    p, q = _flat_rows(p, at), _flat_rows(target, at)
+    check_probabilities(name, p, "p", remedy=_REMEDY)
+    check_probabilities(name, q, remedy=_REMEDY)
+    pairs = zip(_blocks(p), _blocks(q), strict=True)
     return torch.cat([_divergence(*pair) for pair in pairs]).mean()
 
 
@@ -157,7 +160,7 @@ def zero_mass_rate(p: Tensor, target: Tensor, *, dim: int = -1, ignore_index: in
         >>> fy.metrics.zero_mass_rate(p, torch.tensor([0, 0]))
         tensor(0.5000, dtype=torch.float64)
     """
-    rows = gold_rows("zero_mass_rate", p, target, dim, ignore_index)
+    rows = _gold_rows("zero_mass_rate", p, target, dim, ignore_index)
     return rows.mean((rows.gold == 0).to(rows.gold.dtype))
 
 
@@ -219,7 +222,7 @@ class GoldMetrics:
             p: probabilities, any shape, floating dtype.
             target: gold classes (int64), the shape of ``p`` without ``dim``.
         """
-        rows = gold_rows("GoldMetrics.update", p, target, self.dim, self.ignore_index)
+        rows = _gold_rows("GoldMetrics.update", p, target, self.dim, self.ignore_index)
         values = (
             _surprise(rows, self.epsilon),
             _score(rows),
@@ -257,15 +260,15 @@ class GoldMetrics:
         )
 
 
-def _surprise(rows: GoldRows, epsilon: float) -> Tensor:
+def _surprise(rows: _GoldRows, epsilon: float) -> Tensor:
     return math.log1p(epsilon * rows.p.shape[-1]) - (rows.gold + epsilon).log()
 
 
-def _score(rows: GoldRows) -> Tensor:
-    return rows.gold + (1 - torch.cat([x.square().sum(-1) for x in blocks(rows.p)])) / 2
+def _score(rows: _GoldRows) -> Tensor:
+    return rows.gold + (1 - torch.cat([x.square().sum(-1) for x in _blocks(rows.p)])) / 2
 
 
-def _divergence_from_gold(rows: GoldRows) -> Tensor:
+def _divergence_from_gold(rows: _GoldRows) -> Tensor:
     """Jensen-Shannon's from all mass on the gold class; elsewhere each p counts log 2 times p."""
     p = rows.gold
     r = (1 - p) / (1 + p)  # 2 / (1 + p) is 1 + r, and 2p / (1 + p) is 1 - r
@@ -287,3 +290,49 @@ def _check_epsilon(name: str, epsilon: Any) -> float:
     if number == math.inf:
         raise FenchelError(f"{name}: `epsilon` must be finite; got {epsilon!r}.")
     return number
+
+
+@dataclass(frozen=True)
+class _GoldRows:
+    """N rows over C classes, some of which do not count."""
+
+    p: Tensor  # (N, C), in the caller's dtype
+    target: Tensor  # (N), 0 where it is ignored
+    kept: Tensor  # (N), boolean
+    gold: Tensor  # (N), p at target, float64
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Over the rows that count."""
+        return torch.where(self.kept, values, 0.0).sum()
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Over the rows that count; NaN if there are none."""
+        return self.sum(values) / self.kept.sum()
+
+
+def _gold_rows(name: str, p: Any, target: Any, dim: Any, ignore_index: Any) -> _GoldRows:
+    """The rows of ``p`` along ``dim``, after all checks."""
+    at = check_scores(name, p, dim, "p")
+    target = check_target(name, target, p, at, label="p", index=True)
+    rows, classes = _flat_rows(p, at), target.reshape(-1)
+    kept = classes != check_ignore_index(name, ignore_index)
+    classes = torch.where(kept, classes, 0)
+    check_indices(name, classes, rows.shape[-1])
+    check_probabilities(name, rows, "p", kept, _REMEDY)
+    gold = rows.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+    return _GoldRows(rows, classes, kept, gold.to(_wide(p)))
+
+
+def _flat_rows(p: Tensor, dim: int) -> Tensor:
+    """``p`` without a graph, as (N, C)."""
+    return p.detach().movedim(dim, -1).reshape(-1, p.shape[dim])
+
+
+def _blocks(p: Tensor) -> Iterator[Tensor]:
+    """Rows (N, C) in float64, a few at a time: all of them may not fit."""
+    for block in p.split(max(1, _BLOCK // p.shape[-1])):
+        yield block.to(_wide(p))
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.device.type == "mps" else torch.float64

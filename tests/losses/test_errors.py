@@ -38,7 +38,7 @@ WRONG = [
     (SCORES, torch.tensor([0, -1, 2]), {}, "class indices in [0, 4] in `target`, but got -1"),
     (SCORES, torch.tensor([0, -100, -7]), {}, "class indices in [0, 4] in `target`, but got -7"),
     (SCORES, SOFT * 0.9, {}, "sum to 1 along the class axis of `target`, but row 0 sums to 0.9"),
-    (SCORES, SOFT - torch.eye(5)[:3], {}, "expected probabilities in `target`, but one of them is"),
+    (SCORES, SOFT - torch.eye(5)[:3], {}, "class axis of `target`, but row 0 has an entry of -0.8"),
     (SCORES, SOFT * torch.nan, {}, "sums to nan"),
     (SCORES, INDEX, {"reduction": "avg"}, "'mean', 'sum' or 'none', but got 'avg'"),
     (SCORES, INDEX, {"reduction": None}, "'mean', 'sum' or 'none', but got None"),

@@ -86,7 +86,7 @@ def test_soft_targets_at_alpha_one_differ_by_their_entropy(
 def test_smoothed_minimum_is_exactly_zero_at_the_target(alpha, smoothing):
     n, target = 5, torch.tensor([2])
     q = (1 - smoothing) * F.one_hot(target, n).double() + smoothing / n
-    scores = fy.Tsallis(alpha)._gradient(q).requires_grad_()  # the scores whose map is q
+    scores = fy.Tsallis(alpha).gradient_rows(q).requires_grad_()  # the scores whose map is q
     loss = fy.entmax_loss(scores, target, alpha, label_smoothing=smoothing)
     assert 0 <= loss < 1e-15
     assert torch.autograd.grad(loss, scores)[0].abs().max() < 1e-12

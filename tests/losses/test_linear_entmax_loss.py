@@ -189,7 +189,7 @@ def test_label_smoothing_at_its_minimum_is_zero(alpha, rng):
         pytest.skip("no scores have the smoothed target as their argmax")
     q = torch.full((1, 5), 0.04, dtype=torch.float64)
     q[0, 2] = 0.84
-    scores = fy.Tsallis(alpha)._gradient(q)[0]
+    scores = fy.Tsallis(alpha).gradient_rows(q)[0]
     hidden = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
     weight = torch.zeros(5, 2, dtype=torch.float64, requires_grad=True)
     scores.requires_grad_()

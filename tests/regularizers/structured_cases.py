@@ -39,7 +39,7 @@ class Case:
 
     @property
     def problem(self):
-        return self.structure._problem("test", self.scores, self.lengths, self.mask)
+        return self.structure.problem("test", self.scores, self.lengths, self.mask)
 
     @property
     def batch_shape(self) -> torch.Size:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import fenchel as fy
 from fenchel.regularizers import StructuredRegularizer
-from fenchel.structures._problem import Problem
+from fenchel.structures.problem import Problem
 from tests.regularizers.structured_cases import CASES, Case
 
 

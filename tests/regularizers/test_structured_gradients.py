@@ -94,7 +94,7 @@ def test_the_jacobian_of_the_mean_is_symmetric_and_positive(omega, case):
     def mean(flat):
         from dataclasses import replace
 
-        return ours._mean(replace(problem, scores=flat)).sum(0)
+        return ours.mean(replace(problem, scores=flat)).sum(0)
 
     jacobian = torch.autograd.functional.jacobian(mean, problem.scores).transpose(0, 1)
     for matrix in jacobian:

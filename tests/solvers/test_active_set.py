@@ -25,7 +25,7 @@ from tests.solvers.active_set_cases import CASES, counts, draw, true_means
 @pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
 def test_it_solves_the_problem_over_all_members(name, scale, backend, rng):
     structure, make, listed = CASES[name]
-    problem = structure._problem("test", make(rng, scale))
+    problem = structure.problem("test", make(rng, scale))
     solution = sparse_map(structure, problem)
     parts, n = problem.scores.shape[1], problem.n_unary
     members = counts(listed, parts)
@@ -54,7 +54,7 @@ def test_it_solves_the_problem_over_all_members(name, scale, backend, rng):
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
 def test_one_of_n_is_sparsemax(n, backend, rng):
     scores = draw(rng, 7, n).requires_grad_()
-    problem = OneOf()._problem("test", scores)
+    problem = OneOf().problem("test", scores)
     means = sparse_map_means(OneOf(), problem)
     truth = fy.sparsemax(scores)
     torch.testing.assert_close(means, truth, rtol=0, atol=1e-12)
@@ -66,7 +66,7 @@ def test_one_of_n_is_sparsemax(n, backend, rng):
 @pytest.mark.parametrize("k", [1, 2, 5, 9])
 def test_subsets_are_the_capped_simplex(k, backend, rng):
     scores = draw(rng, 7, 10).requires_grad_()
-    problem = KSubsets(k)._problem("test", scores)
+    problem = KSubsets(k).problem("test", scores)
     means = sparse_map_means(KSubsets(k), problem)
     truth = fy.budget(scores, k)
     torch.testing.assert_close(means, truth, rtol=0, atol=1e-12)
@@ -77,7 +77,7 @@ def test_subsets_are_the_capped_simplex(k, backend, rng):
 
 def test_assignments_are_projected_onto_doubly_stochastic_matrices(backend, rng):
     scores = draw(rng, 1, 6, 6)
-    problem = Assignment()._problem("test", scores)
+    problem = Assignment().problem("test", scores)
     p = cvxpy.Variable((6, 6), nonneg=True)
     cvxpy.Problem(
         cvxpy.Minimize(cvxpy.sum_squares(p - scores[0].numpy())),
@@ -91,7 +91,7 @@ def test_a_chain_without_transitions_is_a_sparsemax_a_position(backend, rng):
     # Its faces have many dimensions, and weights fall by half from member to member: the last ones
     # are not needed for the means any more, but they are for the derivative.
     scores = draw(rng, 2, 16, 4, scale=0.3).requires_grad_()
-    means = sparse_map_means(Sequence(4), Sequence(4)._problem("test", scores))
+    means = sparse_map_means(Sequence(4), Sequence(4).problem("test", scores))
     truth = fy.sparsemax(scores)
     torch.testing.assert_close(means.reshape(truth.shape), truth, rtol=0, atol=1e-10)
     grad = draw(rng, 2, 16, 4)
@@ -102,9 +102,9 @@ def test_a_chain_without_transitions_is_a_sparsemax_a_position(backend, rng):
 @pytest.mark.parametrize("name", CASES)
 def test_large_scores_give_the_best_structure(name, backend, rng):
     structure, make, _ = CASES[name]
-    problem = structure._problem("test", make(rng, 1e4))
+    problem = structure.problem("test", make(rng, 1e4))
     solution = sparse_map(structure, problem)
-    best = problem.indicator(structure._best_parts(problem, problem.scores))
+    best = problem.indicator(structure.best_parts(problem, problem.scores))
     torch.testing.assert_close(solution.means, best, rtol=0, atol=0)
     assert bool(solution.converged.all())
 
@@ -114,7 +114,7 @@ def test_differences_survive_a_large_common_score(name, backend, rng):
     # All members of these have as many unary parts, so a constant on them changes nothing. (Paths
     # of an alignment differ in length.)
     structure, make, _ = CASES[name]
-    problem = structure._problem("test", make(rng, 1.0))
+    problem = structure.problem("test", make(rng, 1.0))
     shift = torch.zeros_like(problem.scores)
     shift[:, : problem.n_unary] = 2.0**14
     moved = type(problem)(**{**vars(problem), "scores": problem.scores + shift})
@@ -126,7 +126,7 @@ def test_differences_survive_a_large_common_score(name, backend, rng):
 @pytest.mark.parametrize("name", CASES)
 def test_ties(name, backend):
     structure, make, listed = CASES[name]
-    problem = structure._problem("test", make(torch.Generator(), 0.0))
+    problem = structure.problem("test", make(torch.Generator(), 0.0))
     solution = sparse_map(structure, problem)
     assert bool(solution.converged.all())
     n = problem.n_unary
@@ -140,7 +140,7 @@ def test_equal_scores_have_the_derivative_of_the_whole_polytope(backend):
     scores = torch.zeros(6, dtype=torch.float64, requires_grad=True)
 
     def means(x):
-        return sparse_map_means(KSubsets(2), KSubsets(2)._problem("test", x))[0]
+        return sparse_map_means(KSubsets(2), KSubsets(2).problem("test", x))[0]
 
     jacobian = torch.autograd.functional.jacobian(means, scores)
     centred = torch.eye(6, dtype=torch.float64) - 1 / 6
@@ -159,8 +159,8 @@ def test_gradients(name, backend, rng):
             blocks = [None] * 4
             for i, x in zip(fields or [0], tensors, strict=True):
                 blocks[i] = x
-            return sparse_map_means(structure, structure._problem("t", SequenceScores(*blocks)))
-        return sparse_map_means(structure, structure._problem("t", *tensors))
+            return sparse_map_means(structure, structure.problem("t", SequenceScores(*blocks)))
+        return sparse_map_means(structure, structure.problem("t", *tensors))
 
     inputs = [x.clone().requires_grad_() for x in given]
     fast = backend == "reference"  # one random direction: the plain oracles take their time
@@ -174,7 +174,7 @@ def test_weights_are_differentiable(backend, rng):
     inputs = [emissions.requires_grad_(), pairs.requires_grad_()]
 
     def weights(*tensors):
-        return sparse_map(structure, structure._problem("t", SequenceScores(*tensors))).weights
+        return sparse_map(structure, structure.problem("t", SequenceScores(*tensors))).weights
 
     assert torch.autograd.gradcheck(weights, inputs, eps=1e-7, atol=1e-5)
 
@@ -183,7 +183,7 @@ def test_no_gradient_where_no_member_goes(backend, rng):
     emissions = draw(rng, 2, 5, 3)
     emissions[0, 3:] = math.nan  # padding
     scores = SequenceScores(emissions.requires_grad_(), draw(rng, 2, 4, 3, 3).requires_grad_())
-    problem = Sequence(3)._problem("test", scores, torch.tensor([3, 5]))
+    problem = Sequence(3).problem("test", scores, torch.tensor([3, 5]))
     means = sparse_map_means(Sequence(3), problem)
     (means * draw(rng, *means.shape)).sum().backward()
     assert bool((emissions.grad[0, 3:] == 0).all())
@@ -198,7 +198,7 @@ def test_masked_parts_are_not_used(backend, rng):
     mask = torch.rand(3, 5, 5, generator=rng) < 0.8
     mask |= torch.eye(5, dtype=torch.bool)
     scores.requires_grad_()
-    problem = Assignment()._problem("test", scores, None, mask)
+    problem = Assignment().problem("test", scores, None, mask)
     means = sparse_map_means(Assignment(), problem).reshape(3, 5, 5)
     means.square().sum().backward()
     assert bool((means[~mask] == 0).all()) and bool((scores.grad[~mask] == 0).all())
@@ -208,8 +208,8 @@ def test_masked_parts_are_not_used(backend, rng):
 
 def test_padding_changes_no_bit(backend, rng):
     scores = draw(rng, 6, 7)
-    short = OneOf()._problem("test", scores[:, :5])
-    long = OneOf()._problem("test", scores, torch.full((6,), 5))
+    short = OneOf().problem("test", scores[:, :5])
+    long = OneOf().problem("test", scores, torch.full((6,), 5))
     a, b = sparse_map_means(OneOf(), short), sparse_map_means(OneOf(), long)
     assert torch.equal(a, b[:, :5]) and bool((b[:, 5:] == 0).all())
 
@@ -223,7 +223,7 @@ def test_native_and_generic_agree(name, rng):
             pytest.skip("no native core here")
         with fy.use_backend(which):
             scores = make(rng.manual_seed(3), 0.7)
-            problem = structure._problem("test", scores)
+            problem = structure.problem("test", scores)
             problem = type(problem)(**{**vars(problem), "scores": problem.scores.requires_grad_()})
             means = sparse_map_means(structure, problem)
             grad = torch.autograd.grad(means, problem.scores, torch.cos(7 * problem.scores))[0]
@@ -235,7 +235,7 @@ def test_native_and_generic_agree(name, rng):
 @pytest.mark.parametrize("name", CASES)
 def test_an_instance_does_not_know_its_batch(name, backend, rng, threads):
     structure, make, _ = CASES[name]
-    problem = structure._problem("test", make(rng, 1.0))
+    problem = structure.problem("test", make(rng, 1.0))
     many = problem.scores.repeat(32, 1)
     wide = {"scores": many, "sizes": problem.sizes.repeat(32, 1)}
     if backend == "reference":  # in Python, one instance after the other

@@ -32,14 +32,14 @@ class Runs(Structure):
 
 def test_a_users_structure(backend, rng):
     scores = draw(rng, 2, 5).requires_grad_()
-    problem = Runs()._problem("test", scores)
+    problem = Runs().problem("test", scores)
     means = sparse_map_means(Runs(), problem)
     members = counts([range(i, j) for i in range(5) for j in range(i + 1, 6)], 5)
     for mean, row in zip(means.detach(), scores.detach(), strict=True):
         truth = true_means(members, 5, row)
         torch.testing.assert_close(mean, truth, rtol=0, atol=1e-6)
     assert torch.autograd.gradcheck(
-        lambda x: sparse_map_means(Runs(), Runs()._problem("t", x)), [scores], eps=1e-7, atol=1e-5
+        lambda x: sparse_map_means(Runs(), Runs().problem("t", x)), [scores], eps=1e-7, atol=1e-5
     )
 
 
@@ -54,8 +54,8 @@ class Listed(Structure):
         order = (self.members @ scores).argsort(descending=True)
         return self.members[order[min(self.asked % 3, len(order) - 1) if self.lie else 0]]
 
-    def problem(self, scores):
-        problem = self._problem("test", scores)
+    def of(self, scores):
+        problem = self.problem("test", scores)
         return type(problem)(**{**vars(problem), "n_unary": self.n_unary})
 
 
@@ -69,7 +69,7 @@ def test_members_that_the_quadratic_term_cannot_tell_apart(rng):
         members = torch.cat([corners.repeat(3, 1), extra], 1)
         structure = Listed(members, 2)
         scores = draw(rng, 1, 14, scale=0.3)
-        solution = sparse_map(structure, structure.problem(scores))
+        solution = sparse_map(structure, structure.of(scores))
         assert bool(solution.converged.all())
         truth = true_means(members, 2, scores[0])
         torch.testing.assert_close(solution.means[0, :2], truth, rtol=0, atol=1e-6)
@@ -83,14 +83,14 @@ def test_members_that_are_all_the_same_to_the_quadratic_term(rng):
     members = torch.cat([torch.ones(5, 1), torch.eye(5)], 1).double()
     structure = Listed(members, 1)
     scores = draw(rng, 2, 6)
-    solution = sparse_map(structure, structure.problem(scores))
+    solution = sparse_map(structure, structure.of(scores))
     best = members[(members @ scores.T).argmax(0)]
     assert torch.equal(solution.means, best) and bool(solution.converged.all())
 
 
 def test_the_gap_bounds_what_is_missing(backend, rng):
     structure, make, listed = CASES["chain, shared"]
-    problem = structure._problem("test", make(rng, 0.5))
+    problem = structure.problem("test", make(rng, 0.5))
     n = problem.n_unary
     members = counts(listed, problem.scores.shape[1])
 
@@ -113,7 +113,7 @@ def test_the_gap_bounds_what_is_missing(backend, rng):
 
 def test_too_few_iterations_are_warned_of(backend, rng):
     scores = draw(rng, 3, 20, scale=0.1)
-    problem = OneOf()._problem("test", scores)
+    problem = OneOf().problem("test", scores)
     with pytest.warns(UserWarning, match="3 of 3 instances did not converge in 1 iterations"):
         solution = sparse_map(OneOf(), problem, max_iter=1)
     assert solution.status.tolist() == [1, 1, 1] and solution.iterations.tolist() == [1, 1, 1]
@@ -128,7 +128,7 @@ def test_a_lying_oracle_ends(rng):
     structure = Listed(torch.eye(6, dtype=torch.float64), 6, lie=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it may well see that something is wrong
-        solution = sparse_map(structure, structure.problem(draw(rng, 4, 6, scale=0.2)))
+        solution = sparse_map(structure, structure.of(draw(rng, 4, 6, scale=0.2)))
     assert structure.asked < 200
     torch.testing.assert_close(solution.means.sum(1), torch.ones(4, dtype=torch.float64))
     assert bool((solution.weights >= 0).all())
@@ -136,7 +136,7 @@ def test_a_lying_oracle_ends(rng):
 
 def test_an_empty_batch(backend):
     scores = torch.empty(0, 5, dtype=torch.float64, requires_grad=True)
-    solution = sparse_map(OneOf(), OneOf()._problem("test", scores))
+    solution = sparse_map(OneOf(), OneOf().problem("test", scores))
     assert solution.means.shape == (0, 5) and solution.weights.shape[0] == 0
     solution.means.sum().backward()
 
@@ -145,8 +145,8 @@ def test_what_cannot_be_is_refused(backend, rng):
     scores = draw(rng, 2, 3, 3)
     scores[1, :, 1:] = -math.inf  # finite in every row, but in one column only
     with pytest.raises(FenchelError, match="instance 1 of the batch"):
-        sparse_map(Assignment(), Assignment()._problem("test", scores))
-    problem = OneOf()._problem("test", draw(rng, 2, 3))
+        sparse_map(Assignment(), Assignment().problem("test", scores))
+    problem = OneOf().problem("test", draw(rng, 2, 3))
     with pytest.raises(FenchelError, match="`tol` must be a finite number above 0"):
         sparse_map(OneOf(), problem, tol=0)
     with pytest.raises(FenchelError, match="`max_iter` to be an int of at least 1"):

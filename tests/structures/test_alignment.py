@@ -165,15 +165,15 @@ def test_samples_have_the_expected_alignment() -> None:
     scores[0, 1, 0] = -math.inf
     lengths = torch.tensor([[4, 4], [2, 3]])
     structure = Alignment()
-    problem = structure._problem("test", scores, lengths)
-    parts = structure._sample(problem, 20_000, 0.8, torch.Generator().manual_seed(0))
+    problem = structure.problem("test", scores, lengths)
+    parts = structure.sample_parts(problem, 20_000, 0.8, torch.Generator().manual_seed(0))
     assert parts.shape == (20_000, 2, 7)
     for row, (m, n) in enumerate(lengths.tolist()):
         allowed = {tuple(sorted(i // n * 4 + i % n for i in p)) for p in structure.enumerate(m, n)}
         drawn = parts[:, row].unique(dim=0)
         assert {tuple(x for x in path if x >= 0) for path in drawn.tolist()} <= allowed
         average = problem.indicator(parts[:, row]).mean(0)
-        expected = structure._smoothed_argmax(problem, "entropy", 0.8)[row]
+        expected = structure.smoothed_argmax(problem, "entropy", 0.8)[row]
         assert float((average - expected).abs().max()) < 5 * math.sqrt(0.25 / 20_000)
 
 
@@ -182,8 +182,8 @@ def test_k_best_are_the_best_of_all(k: int) -> None:
     scores = random(2, 3, 4, seed=15)
     lengths = torch.tensor([[3, 4], [3, 3]])
     structure = Alignment()
-    problem = structure._problem("test", scores, lengths)
-    parts, values = structure._k_best(problem, k)
+    problem = structure.problem("test", scores, lengths)
+    parts, values = structure.k_best_parts(problem, k)
     for row, (m, n) in enumerate(lengths.tolist()):
         paths = members(m, n)
         expected = (paths * scores[row, :m, :n]).sum((1, 2)).sort(descending=True).values[:k]

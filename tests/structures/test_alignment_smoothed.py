@@ -30,14 +30,14 @@ def members(m: int, n: int, band: float | None = None) -> torch.Tensor:
 
 def soft(scores: torch.Tensor, omega: str, gamma: float, **sizes: torch.Tensor) -> torch.Tensor:
     structure = Alignment()
-    problem = structure._problem("test", scores, **sizes)
-    return problem.values(structure._smoothed_max(problem, omega, gamma))
+    problem = structure.problem("test", scores, **sizes)
+    return problem.values(structure.smoothed_max(problem, omega, gamma))
 
 
 def means(scores: torch.Tensor, omega: str, gamma: float, **sizes: torch.Tensor) -> torch.Tensor:
     structure = Alignment()
-    problem = structure._problem("test", scores, **sizes)
-    return problem.means(structure._smoothed_argmax(problem, omega, gamma))
+    problem = structure.problem("test", scores, **sizes)
+    return problem.means(structure.smoothed_argmax(problem, omega, gamma))
 
 
 @sizes
@@ -182,6 +182,6 @@ def test_batch_axes_and_float32(backend: str) -> None:
 
 
 def test_other_smoothings_are_refused() -> None:
-    problem = Alignment()._problem("test", torch.zeros(2, 2))
+    problem = Alignment().problem("test", torch.zeros(2, 2))
     with pytest.raises(fy.FenchelError, match="no dynamic program for the smoothing 'l3'"):
-        Alignment()._smoothed_max(problem, "l3", 1.0)
+        Alignment().smoothed_max(problem, "l3", 1.0)

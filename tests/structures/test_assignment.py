@@ -173,8 +173,8 @@ def test_bad_scores_are_refused() -> None:
 
 
 def test_has_no_log_partition() -> None:
-    problem = Assignment()._problem("test", torch.zeros(2, 2))
-    for smoothed in (Assignment()._smoothed_max, Assignment()._smoothed_argmax):
+    problem = Assignment().problem("test", torch.zeros(2, 2))
+    for smoothed in (Assignment().smoothed_max, Assignment().smoothed_argmax):
         with pytest.raises(fy.FenchelError) as error:
             smoothed(problem, "entropy", 1.0)
         assert str(error.value) == (

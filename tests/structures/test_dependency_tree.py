@@ -12,13 +12,13 @@ trees = pytest.mark.parametrize("tree", TREES, ids=repr)
 
 
 def log_partition(tree, scores, lengths=None, mask=None, gamma=1.0):
-    problem = tree._problem("test", scores, lengths, mask)
-    return problem.values(tree._smoothed_max(problem, "entropy", gamma))
+    problem = tree.problem("test", scores, lengths, mask)
+    return problem.values(tree.smoothed_max(problem, "entropy", gamma))
 
 
 def marginals(tree, scores, lengths=None, mask=None, gamma=1.0):
-    problem = tree._problem("test", scores, lengths, mask)
-    return problem.means(tree._smoothed_argmax(problem, "entropy", gamma))
+    problem = tree.problem("test", scores, lengths, mask)
+    return problem.means(tree.smoothed_argmax(problem, "entropy", gamma))
 
 
 def random(*shape, rng, dtype=torch.float64):
@@ -246,12 +246,12 @@ def test_samples(tree, rng):
     scores = random(2, 3, 4, rng=rng)
     scores[0, 1, 0] = -math.inf
     lengths = torch.tensor([3, 2])
-    problem = tree._problem("test", scores, lengths)
-    parts = tree._sample(problem, 4000, 0.7, rng)
+    problem = tree.problem("test", scores, lengths)
+    parts = tree.sample_parts(problem, 4000, 0.7, rng)
     assert parts.shape == (4000, 2, 3)
     assert bool((parts[:, 1, 2] == -1).all())
-    again = tree._sample(problem, 5, 0.7, torch.Generator().manual_seed(3))
-    assert torch.equal(again, tree._sample(problem, 5, 0.7, torch.Generator().manual_seed(3)))
+    again = tree.sample_parts(problem, 5, 0.7, torch.Generator().manual_seed(3))
+    assert torch.equal(again, tree.sample_parts(problem, 5, 0.7, torch.Generator().manual_seed(3)))
     members = {tuple(member): i for i, member in enumerate(tree.enumerate(3))}
     values = torch.stack([problem.scores[0, list(member)].sum() for member in members]) / 0.7
     found = torch.bincount(
@@ -263,7 +263,7 @@ def test_samples(tree, rng):
     counts = torch.stack([problem.indicator(rows) for rows in parts]).mean(0)
     # Five standard deviations of a mean of 4000 draws: 5 · 0.5 / √4000.
     torch.testing.assert_close(
-        counts, tree._smoothed_argmax(problem, "entropy", 0.7), atol=0.04, rtol=0
+        counts, tree.smoothed_argmax(problem, "entropy", 0.7), atol=0.04, rtol=0
     )
 
 

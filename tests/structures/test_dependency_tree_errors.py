@@ -14,11 +14,11 @@ trees = pytest.mark.parametrize("tree", TREES, ids=repr)
 
 
 def log_partition(tree, scores):
-    return tree._smoothed_max(tree._problem("test", scores), "entropy", 1.0)
+    return tree.smoothed_max(tree.problem("test", scores), "entropy", 1.0)
 
 
 def marginals(tree, scores):
-    return tree._smoothed_argmax(tree._problem("test", scores), "entropy", 1.0)
+    return tree.smoothed_argmax(tree.problem("test", scores), "entropy", 1.0)
 
 
 def check(message, call):
@@ -158,7 +158,7 @@ def test_targets():
 
 
 def test_smoothing():
-    problem = DependencyTree()._problem("test", torch.zeros(2, 3))
-    for call in (DependencyTree()._smoothed_max, DependencyTree()._smoothed_argmax):
+    problem = DependencyTree().problem("test", torch.zeros(2, 3))
+    for call in (DependencyTree().smoothed_max, DependencyTree().smoothed_argmax):
         with pytest.raises(FenchelError, match="no dynamic program for the smoothing 'l2'"):
             call(problem, "l2", 1.0)

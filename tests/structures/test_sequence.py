@@ -25,13 +25,13 @@ def test_everything_against_enumeration(transitions, start, end, masks, rng, bac
             if scores.transitions is not None and k > 1:
                 scores.transitions[..., 0, 1] = -math.inf
         structure = Sequence(k)
-        problem = structure._problem("test", scores, lengths, mask)
+        problem = structure.problem("test", scores, lengths, mask)
         best = structure.argmax(scores, lengths=lengths, mask=mask)
         assert best.emissions.shape == scores.emissions.shape
-        parts = structure._best_parts(problem, problem.scores)
-        value = structure._smoothed_max(problem, "entropy", 0.7)
-        means = structure._smoothed_argmax(problem, "entropy", 0.7)
-        top, top_scores = structure._k_best(problem, 4)
+        parts = structure.best_parts(problem, problem.scores)
+        value = structure.smoothed_max(problem, "entropy", 0.7)
+        means = structure.smoothed_argmax(problem, "entropy", 0.7)
+        top, top_scores = structure.k_best_parts(problem, 4)
         for row in range(4):
             y, s = members(structure, problem, row)
             torch.testing.assert_close(problem.score(parts)[row], s.max())
@@ -74,9 +74,9 @@ def test_l2_is_the_recursion_with_sparsemax_at_every_node(transitions, start, en
         scores.transitions[..., 2, 1] = -math.inf
     lengths = torch.tensor([5, 3, 1])
     structure = Sequence(k)
-    problem = structure._problem("test", scores, lengths)
-    value = structure._smoothed_max(problem, "l2", gamma)
-    means = problem.means(structure._smoothed_argmax(problem, "l2", gamma)).emissions
+    problem = structure.problem("test", scores, lengths)
+    value = structure.smoothed_max(problem, "l2", gamma)
+    means = problem.means(structure.smoothed_argmax(problem, "l2", gamma)).emissions
     for row, length in enumerate(lengths.tolist()):
         e = scores.emissions[row].numpy() / gamma
         a = np.zeros((positions - 1, k, k))
@@ -103,9 +103,9 @@ def test_large_and_small_scores(scale, omega, rng, backend):
     structure = Sequence(3)
     for transitions in ("shared", "each"):
         scores = make(rng, (2,), 5, 3, transitions, True, True, scale=scale)
-        problem = structure._problem("test", scores)
-        value = structure._smoothed_max(problem, omega, 1.0)
-        means = structure._smoothed_argmax(problem, omega, 1.0)
+        problem = structure.problem("test", scores)
+        value = structure.smoothed_max(problem, omega, 1.0)
+        means = structure.smoothed_argmax(problem, omega, 1.0)
         for row in range(2):
             y, s = members(structure, problem, row)
             if omega == "entropy":
@@ -119,12 +119,12 @@ def test_large_and_small_scores(scale, omega, rng, backend):
 
 def test_temperature_limits(rng, backend):
     structure, scores = Sequence(3), make(rng, (2,), 4, 3, "shared", True, True)
-    problem = structure._problem("test", scores)
-    best = problem.indicator(structure._best_parts(problem, problem.scores))
+    problem = structure.problem("test", scores)
+    best = problem.indicator(structure.best_parts(problem, problem.scores))
     for omega in ("entropy", "l2"):
-        cold = structure._smoothed_argmax(problem, omega, 1e-4)
+        cold = structure.smoothed_argmax(problem, omega, 1e-4)
         torch.testing.assert_close(cold, best)
-        hot = problem.means(structure._smoothed_argmax(problem, omega, 1e9)).emissions
+        hot = problem.means(structure.smoothed_argmax(problem, omega, 1e9)).emissions
         torch.testing.assert_close(hot, torch.full_like(hot, 1 / 3), atol=1e-6, rtol=0)
 
 
@@ -132,7 +132,7 @@ def test_ties_take_the_lowest_tags(backend):
     zeros = SequenceScores(torch.zeros(4, 3), torch.zeros(3, 3))
     best = Sequence(3).argmax(zeros)
     assert torch.equal(best.emissions, torch.tensor([[1.0, 0, 0]] * 4))
-    count = Sequence(3)._smoothed_max(Sequence(3)._problem("test", zeros), "entropy", 1.0)
+    count = Sequence(3).smoothed_max(Sequence(3).problem("test", zeros), "entropy", 1.0)
     assert float(count) == pytest.approx(4 * math.log(3))
 
 
@@ -140,8 +140,8 @@ def test_ties_take_the_lowest_tags(backend):
 def test_samples_have_the_right_frequencies(transitions, rng, backend):
     structure, n = Sequence(2), 4000 if backend == "native" else 600
     scores = make(rng, (2,), 3, 2, transitions, True, True)
-    problem = structure._problem("test", scores, torch.tensor([3, 2]))
-    parts = structure._sample(problem, n, 0.5, rng)
+    problem = structure.problem("test", scores, torch.tensor([3, 2]))
+    parts = structure.sample_parts(problem, n, 0.5, rng)
     assert parts.shape[:2] == (n, 2)
     drawn = torch.stack([problem.indicator(p) for p in parts])
     for row in range(2):
@@ -151,8 +151,10 @@ def test_samples_have_the_right_frequencies(transitions, rng, backend):
         assert bool((seen.sum(1) == 1).all())
         error = (seen.mean(0) - p).abs() / (p * (1 - p) / n).sqrt()
         assert float(error.max()) < 4.5
-    again = structure._sample(problem, 5, 0.5, torch.Generator().manual_seed(1))
-    assert torch.equal(again, structure._sample(problem, 5, 0.5, torch.Generator().manual_seed(1)))
+    again = structure.sample_parts(problem, 5, 0.5, torch.Generator().manual_seed(1))
+    assert torch.equal(
+        again, structure.sample_parts(problem, 5, 0.5, torch.Generator().manual_seed(1))
+    )
     assert not torch.equal(
-        structure._sample(problem, 50, 0.5, rng), structure._sample(problem, 50, 0.5, rng)
+        structure.sample_parts(problem, 50, 0.5, rng), structure.sample_parts(problem, 50, 0.5, rng)
     )

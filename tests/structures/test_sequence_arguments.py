@@ -16,8 +16,8 @@ def test_shapes_dtypes_and_batches(rng, backend):
     structure = Sequence(3)
     scores = make(rng, (2, 3), 4, 3, "each", True, True)
     half = SequenceScores(*(x.float() for x in scores))
-    problem = structure._problem("test", half)
-    means = problem.means(structure._smoothed_argmax(problem, "entropy", 1.0))
+    problem = structure.problem("test", half)
+    means = problem.means(structure.smoothed_argmax(problem, "entropy", 1.0))
     assert means.emissions.shape == (2, 3, 4, 3)
     assert means.transitions.shape == (2, 3, 3, 3, 3)
     assert means.start.shape == means.end.shape == (2, 3, 3)
@@ -30,10 +30,10 @@ def test_shapes_dtypes_and_batches(rng, backend):
     shared = structure.argmax(scores._replace(transitions=torch.zeros(3, 3)))
     assert shared.transitions.shape == (2, 3, 3, 3)
     assert bool((shared.transitions.sum((-1, -2)) == 3).all())
-    empty = structure._problem("test", torch.empty(0, 4, 3))
-    assert structure._smoothed_max(empty, "entropy", 1.0).shape == (0,)
+    empty = structure.problem("test", torch.empty(0, 4, 3))
+    assert structure.smoothed_max(empty, "entropy", 1.0).shape == (0,)
     assert structure.argmax(torch.empty(0, 4, 3)).shape == (0, 4, 3)
-    assert structure._k_best(empty, 2)[1].shape == (0, 2)
+    assert structure.k_best_parts(empty, 2)[1].shape == (0, 2)
 
 
 def test_score_of_a_target(rng):
@@ -96,8 +96,8 @@ WRONG = [
         "but got (3,) of torch.float32.",
     ),
     (
-        lambda: Sequence(2)._smoothed_max(
-            Sequence(2)._problem("test", torch.zeros(3, 2)), "tsallis", 1.0
+        lambda: Sequence(2).smoothed_max(
+            Sequence(2).problem("test", torch.zeros(3, 2)), "tsallis", 1.0
         ),
         "Sequence: there is no dynamic program for the smoothing 'tsallis'; use SparseMAP, which "
         "needs only the argmax.",
@@ -119,14 +119,14 @@ def test_nothing_is_computed_where_everything_is_masked(backend):
     mask = torch.ones(2, 3, 2, dtype=torch.bool)
     mask[1, 1] = False
     structure = Sequence(2)
-    problem = structure._problem("test", forbidden, None, mask)
+    problem = structure.problem("test", forbidden, None, mask)
     for call in (
-        lambda: structure._best_parts(problem, problem.scores),
-        lambda: structure._smoothed_max(problem, "entropy", 1.0),
-        lambda: structure._smoothed_max(problem, "l2", 1.0),
-        lambda: structure._smoothed_argmax(problem, "l2", 1.0),
-        lambda: structure._sample(problem, 3, 1.0, None),
-        lambda: structure._k_best(problem, 3),
+        lambda: structure.best_parts(problem, problem.scores),
+        lambda: structure.smoothed_max(problem, "entropy", 1.0),
+        lambda: structure.smoothed_max(problem, "l2", 1.0),
+        lambda: structure.smoothed_argmax(problem, "l2", 1.0),
+        lambda: structure.sample_parts(problem, 3, 1.0, None),
+        lambda: structure.k_best_parts(problem, 3),
     ):
         with pytest.raises(FenchelError, match="instance 1 of the batch has no structure"):
             call()

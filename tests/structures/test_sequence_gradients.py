@@ -21,15 +21,15 @@ def test_gradients_of_every_order(transitions, start, end, omega, rng, backend):
     names = [name for name, x in zip(scores._fields, scores, strict=True) if x is not None]
 
     def problem(*blocks):
-        return structure._problem(
+        return structure.problem(
             "test", SequenceScores(**dict(zip(names, blocks, strict=True))), lengths
         )
 
     def value(*blocks):
-        return structure._smoothed_max(problem(*blocks), omega, 0.8)
+        return structure.smoothed_max(problem(*blocks), omega, 0.8)
 
     def means(*blocks):
-        return structure._smoothed_argmax(problem(*blocks), omega, 0.8)
+        return structure.smoothed_argmax(problem(*blocks), omega, 0.8)
 
     assert torch.autograd.gradcheck(value, given)
     assert torch.autograd.gradgradcheck(value, given, fast_mode=True)
@@ -46,9 +46,9 @@ def test_minus_infinity_gives_no_nan_and_zero_gradients(omega, rng, backend):
     scores.start[0] = -math.inf
     scores = requiring(scores)
     structure = Sequence(3)
-    problem = structure._problem("test", scores)
+    problem = structure.problem("test", scores)
     given = list(scores)
-    value = structure._smoothed_max(problem, omega, 1.0).sum()
+    value = structure.smoothed_max(problem, omega, 1.0).sum()
     first = torch.autograd.grad(value, given, create_graph=True)
     second = torch.autograd.grad(sum((g**2).sum() for g in first), given, create_graph=True)
     third = torch.autograd.grad(sum((g**2).sum() for g in second), given)
@@ -68,9 +68,9 @@ def test_padding_changes_nothing(transitions, omega, rng, backend):
         if transitions == "each":
             scores.transitions[row, max(0, length - 1) :] = math.inf
     padded = requiring(scores)
-    problem = structure._problem("test", padded, lengths)
-    value = structure._smoothed_max(problem, omega, 1.0)
-    means = structure._smoothed_argmax(problem, omega, 1.0)
+    problem = structure.problem("test", padded, lengths)
+    value = structure.smoothed_max(problem, omega, 1.0)
+    means = structure.smoothed_argmax(problem, omega, 1.0)
     weights = torch.arange(problem.scores.shape[1]).double().sin()
     total = value.sum() + (problem.means(means).emissions[:, 0] * weights[:4]).sum()
     grads = torch.autograd.grad(total, [x for x in padded if x is not None])
@@ -86,14 +86,14 @@ def test_padding_changes_nothing(transitions, omega, rng, backend):
         alone = requiring(
             SequenceScores(*(None if x is None else x.detach().clone() for x in alone))
         )
-        small = structure._problem("test", alone)
-        assert torch.equal(structure._smoothed_max(small, omega, 1.0), value[pick])
+        small = structure.problem("test", alone)
+        assert torch.equal(structure.smoothed_max(small, omega, 1.0), value[pick])
         expected = problem.means(means)
-        got = small.means(structure._smoothed_argmax(small, omega, 1.0))
+        got = small.means(structure.smoothed_argmax(small, omega, 1.0))
         assert torch.equal(got.emissions, expected.emissions[pick, :length])
         assert torch.equal(got.end, expected.end[pick])
         total = (
-            structure._smoothed_max(small, omega, 1.0).sum()
+            structure.smoothed_max(small, omega, 1.0).sum()
             + (got.emissions[:, 0] * weights[:4]).sum()
         )
         (grad,) = torch.autograd.grad(total, alone.emissions)
@@ -105,8 +105,8 @@ def test_a_training_step_on_a_long_chain(omega, rng):
     k, positions = 50, 1000
     scores = requiring(make(rng, (2,), positions, k, "shared", True, True))
     structure = Sequence(k)
-    problem = structure._problem("test", scores, torch.tensor([1000, 700]))
-    value = structure._smoothed_max(problem, omega, 1.0)
+    problem = structure.problem("test", scores, torch.tensor([1000, 700]))
+    value = structure.smoothed_max(problem, omega, 1.0)
     given = list(scores)
     first = torch.autograd.grad(value.sum(), given, create_graph=True)
     torch.testing.assert_close(
@@ -120,8 +120,8 @@ def test_a_training_step_on_a_long_chain(omega, rng):
 
     def shifted(sign):
         moved = scores._replace(transitions=scores.transitions + sign * step * direction)
-        other = structure._problem("test", moved, torch.tensor([1000, 700]))
-        return other.means(structure._smoothed_argmax(other, omega, 1.0)).emissions
+        other = structure.problem("test", moved, torch.tensor([1000, 700]))
+        return other.means(structure.smoothed_argmax(other, omega, 1.0)).emissions
 
     slope = (shifted(1) - shifted(-1)).detach() / (2 * step)
     if omega == "entropy":

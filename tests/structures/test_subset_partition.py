@@ -20,9 +20,9 @@ def test_against_enumeration(n, k, scale, rng):
         scores[1, 0] = -math.inf
     lengths = torch.tensor([n, n, max(k, n - 1)])
     structure = KSubsets(k)
-    problem = structure._problem("test", scores, lengths)
-    value = structure._smoothed_max(problem, "entropy", 0.7)
-    means = structure._smoothed_argmax(problem, "entropy", 0.7)
+    problem = structure.problem("test", scores, lengths)
+    value = structure.smoothed_max(problem, "entropy", 0.7)
+    means = structure.smoothed_argmax(problem, "entropy", 0.7)
     for row, length in enumerate(lengths.tolist()):
         lists = list(structure.enumerate(length))
         y = torch.zeros(len(lists), n, dtype=torch.float64)
@@ -39,10 +39,10 @@ def test_gradients_of_every_order(k, rng):
     lengths, structure = torch.tensor([4, 3]), KSubsets(k)
 
     def value(x):
-        return structure._smoothed_max(structure._problem("test", x, lengths), "entropy", 0.8)
+        return structure.smoothed_max(structure.problem("test", x, lengths), "entropy", 0.8)
 
     def means(x):
-        return structure._smoothed_argmax(structure._problem("test", x, lengths), "entropy", 0.8)
+        return structure.smoothed_argmax(structure.problem("test", x, lengths), "entropy", 0.8)
 
     for function in (value, means):
         assert torch.autograd.gradcheck(function, (scores,))
@@ -56,13 +56,13 @@ def test_masks_and_padding_get_exact_zeros(k, rng):
     padded[0, 1] = scores[0, 1] = -math.inf
     padded.requires_grad_()
     structure = KSubsets(k)
-    alone = structure._problem("test", scores)
-    problem = structure._problem("test", padded, torch.tensor([5]))
-    value = structure._smoothed_max(problem, "entropy", 1.0)
-    assert torch.equal(value, structure._smoothed_max(alone, "entropy", 1.0))
+    alone = structure.problem("test", scores)
+    problem = structure.problem("test", padded, torch.tensor([5]))
+    value = structure.smoothed_max(problem, "entropy", 1.0)
+    assert torch.equal(value, structure.smoothed_max(alone, "entropy", 1.0))
     (grad,) = torch.autograd.grad(value.sum(), padded, create_graph=True)
-    means = structure._smoothed_argmax(problem, "entropy", 1.0)
-    assert torch.equal(means[:, :5], structure._smoothed_argmax(alone, "entropy", 1.0))
+    means = structure.smoothed_argmax(problem, "entropy", 1.0)
+    assert torch.equal(means[:, :5], structure.smoothed_argmax(alone, "entropy", 1.0))
     torch.testing.assert_close(grad, means)
     (second,) = torch.autograd.grad((grad**2).sum(), padded, create_graph=True)
     (third,) = torch.autograd.grad((second**2).sum(), padded)
@@ -73,30 +73,30 @@ def test_masks_and_padding_get_exact_zeros(k, rng):
 
 def test_one_of_is_softmax(rng):
     scores = torch.randn(4, 9, generator=rng, dtype=torch.float64)
-    problem = OneOf()._problem("test", scores)
-    means = OneOf()._smoothed_argmax(problem, "entropy", 0.5)
+    problem = OneOf().problem("test", scores)
+    means = OneOf().smoothed_argmax(problem, "entropy", 0.5)
     assert torch.equal(means, torch.softmax(scores / 0.5, -1))
 
 
 def test_counts_and_many_items(rng):
-    problem = KSubsets(7)._problem("test", torch.zeros(2, 300, dtype=torch.float64))
-    count = KSubsets(7)._smoothed_max(problem, "entropy", 1.0)
+    problem = KSubsets(7).problem("test", torch.zeros(2, 300, dtype=torch.float64))
+    count = KSubsets(7).smoothed_max(problem, "entropy", 1.0)
     expected = math.log(math.comb(300, 7))
     torch.testing.assert_close(
         count, torch.full((2,), expected, dtype=torch.float64), rtol=1e-12, atol=0
     )
-    means = KSubsets(7)._smoothed_argmax(problem, "entropy", 1.0)
+    means = KSubsets(7).smoothed_argmax(problem, "entropy", 1.0)
     torch.testing.assert_close(
         means, torch.full((2, 300), 7 / 300, dtype=torch.float64), rtol=1e-10, atol=0
     )
     wide = 50 * torch.randn(1, 300, generator=rng, dtype=torch.float64)
-    means = KSubsets(7)._smoothed_argmax(KSubsets(7)._problem("test", wide), "entropy", 1.0)
+    means = KSubsets(7).smoothed_argmax(KSubsets(7).problem("test", wide), "entropy", 1.0)
     assert float(means.sum()) == pytest.approx(7.0, abs=1e-10)
 
 
 def test_there_is_no_l2_program():
-    problem = KSubsets(2)._problem("test", torch.zeros(3))
-    for call in (KSubsets(2)._smoothed_max, KSubsets(2)._smoothed_argmax):
+    problem = KSubsets(2).problem("test", torch.zeros(3))
+    for call in (KSubsets(2).smoothed_max, KSubsets(2).smoothed_argmax):
         with pytest.raises(FenchelError, match="no dynamic program for the smoothing 'l2'"):
             call(problem, "l2", 1.0)
 
@@ -104,8 +104,8 @@ def test_there_is_no_l2_program():
 def test_adding_a_constant_to_all_items_moves_the_value_only():
     x = torch.tensor([[0.3, -1.0, 2.0, 0.5]], dtype=torch.float64)
     structure = KSubsets(2)
-    near, far = (structure._problem("test", x + c) for c in (0.0, 1e3))
-    value = structure._smoothed_max(far, "entropy", 1.0) - 2e3
-    torch.testing.assert_close(value, structure._smoothed_max(near, "entropy", 1.0))
+    near, far = (structure.problem("test", x + c) for c in (0.0, 1e3))
+    value = structure.smoothed_max(far, "entropy", 1.0) - 2e3
+    torch.testing.assert_close(value, structure.smoothed_max(near, "entropy", 1.0))
     pairs = [a + b for a, b in itertools.combinations(x[0].tolist(), 2)]
     assert float(value) == pytest.approx(math.log(sum(map(math.exp, pairs))))

@@ -1,21 +1,18 @@
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import is_transformed
-from fenchel.attention._dense import (
+from fenchel.attention._op import attention_op
+from fenchel.attention.dense import (
     attention_scores,
     dense_attention,
     weighted_values,
     without_unseen,
 )
-from fenchel.attention._op import attention_op
-from fenchel.attention._shapes import Attention, arrange
+from fenchel.attention.shapes import Attention, arrange, without_autocast
 from fenchel.maps import SparseRows, entmax
 
 
@@ -143,7 +140,7 @@ def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
     inputs = (at.query, at.key, at.value, at.alpha, at.mask)
     plain = kernels.is_plain(*inputs)
     if not _kernel_serves(at, plain):
-        with _without_autocast(at.query):
+        with without_autocast(at.query):
             return dense_attention(
                 at.query, at.key, at.value, at.mask, at.alpha, dropout_p, is_causal, at.scale
             )
@@ -160,13 +157,6 @@ def _attend(at: Attention, dropout_p: float, is_causal: bool) -> Tensor:
     attend = kernels.any_kernel("attention.output", query)
     out: Tensor = attend(query, key, value, at.mask, at.alpha, is_causal, at.scale)
     return out
-
-
-def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """The inputs are cast already; what follows is float32, as on the core."""
-    if x.is_meta or not torch.is_autocast_enabled(x.device.type):
-        return nullcontext()
-    return torch.autocast(x.device.type, enabled=False)
 
 
 def _kernel_serves(at: Attention, plain: bool = False) -> bool:

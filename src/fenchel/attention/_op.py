@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError
-from fenchel.attention._dense import dense_attention
 from fenchel.attention._operands import check_alpha, check_operands, expand_mask
+from fenchel.attention.dense import dense_attention
 from fenchel.kernels import Lists
 
 _NAME = "entmax_attention"

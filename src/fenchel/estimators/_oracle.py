@@ -106,7 +106,7 @@ class Oracle:
     def slope(self, p: Any) -> Any:
         """∇Ω of every row, up to a constant a row; infinite at the boundary for some Ω."""
         with torch.no_grad():
-            return self.regularizer._gradient(torch.from_numpy(p)).numpy()
+            return self.regularizer.gradient_rows(torch.from_numpy(p)).numpy()
 
     def conjugate(self, scores: Any, p: Any) -> tuple[Any, Any]:
         """(the largest score, Ω*(θ) minus it) of every row, with p the map of the scores."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number
+from fenchel._targets import is_index, one_hot
 from fenchel.kernels import IGNORED
-from fenchel.regularizers._target import is_index, one_hot
 
 
 def add_cost(name: str, rows: Tensor, target: Tensor, cost: Any) -> Tensor:

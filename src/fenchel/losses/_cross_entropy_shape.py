@@ -17,17 +17,17 @@ from fenchel._checks import (
     check_number,
     check_scores,
 )
-from fenchel._warn import warn
-from fenchel.kernels import IGNORED
-from fenchel.losses._cost import add_cost
-from fenchel.regularizers import Regularizer
-from fenchel.regularizers._target import (
+from fenchel._targets import (
     check_indices,
     check_target,
     is_index,
     is_readable,
     one_hot,
 )
+from fenchel._warn import warn
+from fenchel.kernels import IGNORED
+from fenchel.losses._cost import add_cost
+from fenchel.regularizers import Regularizer
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -51,7 +51,7 @@ def rowwise(
     check_reduction(name, reduction)
     smoothing = check_smoothing(name, label_smoothing)
     weight = check_weight(name, weight, scores, dim)
-    omega, rows, dtype = omega._on_rows(name, scores, dim)
+    omega, rows, dtype = omega.on_rows(name, scores, dim)
     counts = None
     if is_index(target):
         ignored = check_ignore_index(name, ignore_index)
@@ -63,12 +63,12 @@ def rowwise(
             warn_if_none_kept(name, kept, reduction)
     else:
         target = target.movedim(dim, -1).to(rows.dtype)
-        omega._check_values(name, target)
+        omega.check_target_values(name, target)
     rows = add_cost(name, rows, target, cost)
     if smoothing > 0 or not is_index(target):
         losses = _against_distribution(omega, rows, target, weight, smoothing)
     else:
-        losses = omega._loss(rows, target)
+        losses = omega.loss_rows(rows, target)
         if weight is not None and counts is not None:
             losses = losses * counts
     return reduce(losses, counts, reduction).to(_result_dtype(scores, dtype))
@@ -147,11 +147,12 @@ def _against_distribution(
         spread = open_classes / open_classes.sum(-1, keepdim=True).clamp(min=1)
         target = (1 - smoothing) * target + smoothing * spread
     if weight is None:
-        losses = omega._loss(rows, target)
+        losses = omega.loss_rows(rows, target)
     else:
         target = target * weight
         total = target.sum(-1, keepdim=True)
-        losses = total.squeeze(-1) * omega._loss(rows, target / torch.where(total == 0, 1.0, total))
+        target = target / torch.where(total == 0, 1.0, total)
+        losses = total.squeeze(-1) * omega.loss_rows(rows, target)
     return losses if ignored is None else losses.masked_fill(ignored, 0.0)
 
 

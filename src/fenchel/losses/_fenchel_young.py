@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.losses._cross_entropy_shape import rowwise
-from fenchel.losses._structured import refuse_class_options, structured_loss
+from fenchel.losses.structured import refuse_class_options, structured_loss
 from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
 
 

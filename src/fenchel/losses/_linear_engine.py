@@ -14,7 +14,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel.kernels import IGNORED, Lists
 from fenchel.regularizers import Tsallis
-from fenchel.regularizers._tsallis_curve import slope as tsallis_slope
+from fenchel.regularizers.tsallis_curve import slope as tsallis_slope
 
 Parameter = float | Tensor
 
@@ -129,7 +129,7 @@ def _chunk(
         loss, slope, *lists = kernel(logits, alpha, target, with_slope, most)
         slope = slope.squeeze(-1) if with_slope else _no_slope(loss)
         return loss, slope, None if lists[1] is None else Lists(*lists)
-    loss = Tsallis(alpha)._loss(logits, target)
+    loss = Tsallis(alpha).loss_rows(logits, target)
     if not keep:
         return loss, _no_slope(loss), _empty(logits)
     p = kernels.run("entmax", logits, alpha, 1)

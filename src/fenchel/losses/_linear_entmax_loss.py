@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_alphas, check_ignore_index, refuse_transforms
+from fenchel._targets import check_target, is_index
 from fenchel.kernels import IGNORED
 from fenchel.losses._cross_entropy_shape import (
     check_reduction,
@@ -19,7 +20,6 @@ from fenchel.losses._cross_entropy_shape import (
 from fenchel.losses._linear_op import linear_entmax_loss as op
 from fenchel.losses._linear_shapes import check_layer
 from fenchel.losses._linear_smoothing import smoothing_term
-from fenchel.regularizers._target import check_target, is_index
 
 
 def linear_entmax_loss(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.kernels import IGNORED
-from fenchel.regularizers._tsallis_curve import LARGE, log_a, weighted_log
+from fenchel.regularizers.tsallis_curve import LARGE, log_a, weighted_log
 
 
 def smoothing_term(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_ignore_index
 from fenchel._graphs import outside_graphs
+from fenchel._targets import check_indices
 from fenchel.kernels import IGNORED, Lists
 from fenchel.losses import _vocab_engine as engine
 from fenchel.losses._cross_entropy_shape import (
@@ -25,7 +26,6 @@ from fenchel.losses._linear_entmax_loss import (
 from fenchel.losses._vocab_shard import agree, check_shard, local_shard, replicated
 from fenchel.losses._vocab_smoothing import smoothing_term
 from fenchel.losses._vocab_wire import Wire
-from fenchel.regularizers._target import check_indices
 
 _NAME = "vocab_parallel_entmax_loss"
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from fenchel.kernels import IGNORED
 from fenchel.losses._linear_smoothing import _omega, _scores
 from fenchel.losses._vocab_wire import Wire
-from fenchel.regularizers._tsallis_curve import LARGE
+from fenchel.regularizers.tsallis_curve import LARGE
 
 
 def smoothing_term(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fenchel._special import expm1_over
 from fenchel.losses._vocab_wire import Wire
-from fenchel.regularizers._tsallis_curve import slope as tsallis_slope
+from fenchel.regularizers.tsallis_curve import slope as tsallis_slope
 
 Parameter = float | Tensor
 

@@ -26,7 +26,13 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_parameter_tensor, check_scores, check_wide
+from fenchel._checks import (
+    FenchelError,
+    check_parameter_tensor,
+    check_scores,
+    check_wide,
+    refuse_forward_over_forward,
+)
 from fenchel._expansion import derivative_order, expand, step_from
 
 Parameter = float | Tensor
@@ -108,17 +114,6 @@ class Family:
             return moved.to(p.dtype)
 
         return expand(self.op, p, flow, derivative_order())
-
-
-def refuse_forward_over_forward(op: str) -> None:
-    """torch evaluates a Function's jvp outside the outer jvp and would return wrong numbers."""
-    stack = torch._C._functorch.get_interpreter_stack() or []
-    jvp = torch._C._functorch.TransformType.Jvp
-    if sum(level.key() == jvp for level in stack) > 1:
-        raise FenchelError(
-            f"{op}: forward-over-forward derivatives are not supported; use "
-            "`torch.func.jacfwd(torch.func.jacrev(f))` or `torch.func.hessian(f)`."
-        )
 
 
 def _gradients(

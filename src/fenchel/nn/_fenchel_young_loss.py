@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from fenchel.losses import fenchel_young_loss
-from fenchel.losses._structured import refuse_class_options
+from fenchel.losses.structured import refuse_class_options
 from fenchel.nn._loss import LossArguments
 from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
 

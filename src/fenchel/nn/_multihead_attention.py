@@ -166,7 +166,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             triangle = torch.ones(rows, columns, dtype=torch.bool, device=q.device).tril()
             mask = _merge(F.pad(triangle, (0, extra), value=True), mask, q.dtype)
             causal = False
-        out, weights = self._attend(q, k, v, mask, causal, need_weights)
+        out, weights = self.attend(q, k, v, mask, causal, need_weights)
         out = self.out_proj(out.transpose(1, 2).flatten(2))
         if weights is not None and average_attn_weights:
             weights = weights.mean(1)
@@ -174,7 +174,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             return out.squeeze(0), None if weights is None else weights.squeeze(0)
         return out if self.batch_first else out.transpose(0, 1), weights
 
-    def _attend(
+    def attend(
         self,
         q: Tensor,
         k: Tensor,
@@ -183,6 +183,17 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         causal: bool,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
+        """Attention of queries, keys and values that are projected (batch, heads, length, width).
+
+        Args:
+            q: queries.
+            k: keys.
+            v: values.
+            mask: broadcastable to (batch, heads, queries, keys), True where a query may look, or
+                floating and added.
+            causal: whether query i sees keys 0 to i only.
+            need_weights: whether to return the weights.
+        """
         dropout = self.dropout if self.training else 0.0
         if not need_weights and self.normalizer is None:
             return entmax_attention(q, k, v, mask, dropout, causal, alpha=self.alpha), None

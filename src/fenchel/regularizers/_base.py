@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_mask, check_scores
-from fenchel.kernels import IGNORED
-from fenchel.regularizers._envelope_of import envelope_of
-from fenchel.regularizers._target import (
+from fenchel._targets import (
     check_indices,
     check_probabilities,
     check_target,
     is_index,
     one_hot,
 )
+from fenchel.kernels import IGNORED
+from fenchel.regularizers._envelope_of import envelope_of
 
 if TYPE_CHECKING:
     from fenchel.regularizers._user_defined import UserDefined
@@ -39,8 +39,8 @@ class Regularizer(ABC):
     omega`` is :math:`\gamma \Omega`. Everything works along ``dim`` and returns one value a row;
     :func:`fenchel.fenchel_young_loss` adds weights, ignored rows, costs and reductions.
 
-    A new one overrides ``_omega``, ``_gradient``, ``_predict`` and ``margin``: all four see float32
-    or float64 tensors whose last axis is the one to work on.
+    A new one overrides ``omega_rows``, ``gradient_rows``, ``predict_rows`` and ``margin``. The
+    first three see float32 or float64 tensors whose last axis is the one to work on.
     """
 
     # ------------------------------------------------------------------ what a new Ω brings
@@ -51,15 +51,15 @@ class Regularizer(ABC):
         """The smallest lead of the right score at which the loss is 0; ∞ if there is none."""
 
     @abstractmethod
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         """Ω, shape (*rows)."""
 
     @abstractmethod
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         """A (sub)gradient of Ω, up to a constant a row, shape (*rows, n)."""
 
     @abstractmethod
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         """The map, differentiable, shape (*rows, n)."""
 
     @property
@@ -67,7 +67,7 @@ class Regularizer(ABC):
         """The tensor that Ω depends on, if there is one, in the rank of the scores."""
         return None
 
-    def _slope(self, p: Tensor) -> Tensor:
+    def slope_rows(self, p: Tensor) -> Tensor:
         """The derivative of Ω in its parameter at fixed p, shape (*rows, 1)."""
         raise NotImplementedError
 
@@ -77,7 +77,7 @@ class Regularizer(ABC):
         gap = (p - target) * (scores - finite_top(scores))
         # An entry without mass on either side says nothing, not even -inf.
         gap = torch.where((p == 0) & (target == 0), 0.0, gap)
-        value = gap.sum(-1) + self._omega(target) - self._omega(p)
+        value = gap.sum(-1) + self.omega_rows(target) - self.omega_rows(p)
         value = torch.where(value < 0, 0.0, value)  # rounding; a NaN stays
         impossible = ((target != 0) & (scores == -math.inf)).any(-1)
         return torch.where(impossible, math.inf, value)
@@ -152,8 +152,8 @@ class Regularizer(ABC):
 
     def __call__(self, p: Tensor, dim: int = -1) -> Tensor:
         """Ω(p) along ``dim``, for ``p`` in its domain (not checked)."""
-        omega, p, dtype = self._on_rows(self._named(), p, dim)
-        return omega._omega(p).to(dtype)
+        omega, p, dtype = self.on_rows(self._named(), p, dim)
+        return omega.omega_rows(p).to(dtype)
 
     def predict(self, scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
         """The regularized argmax of ``scores`` along ``dim``.
@@ -168,13 +168,13 @@ class Regularizer(ABC):
         if mask is not None:
             check_mask(name, mask, scores)
             scores = scores.masked_fill(~mask, -math.inf)
-        omega, rows, dtype = self._on_rows(name, scores, at)
-        return omega._predict(rows).to(dtype).movedim(-1, at)
+        omega, rows, dtype = self.on_rows(name, scores, at)
+        return omega.predict_rows(rows).to(dtype).movedim(-1, at)
 
     def conjugate(self, scores: Tensor, dim: int = -1) -> Tensor:
         """Ω*(scores), the value of the regularized maximum along ``dim``; -inf if all is masked."""
-        omega, scores, dtype = self._on_rows(self._named("conjugate"), scores, dim)
-        return omega._conjugate(scores).to(dtype)
+        omega, scores, dtype = self.on_rows(self._named("conjugate"), scores, dim)
+        return omega.conjugate_rows(scores).to(dtype)
 
     def loss(self, scores: Tensor, target: Tensor, dim: int = -1) -> Tensor:
         """The Fenchel-Young loss of each row.
@@ -192,16 +192,16 @@ class Regularizer(ABC):
             target = check_indices(name, target, scores.shape[at])
         else:
             target = target.movedim(at, -1)
-            self._check_values(name, target)
-        omega, scores, dtype = self._on_rows(name, scores, at)
-        return omega._loss(scores, target).to(dtype)
+            self.check_target_values(name, target)
+        omega, scores, dtype = self.on_rows(name, scores, at)
+        return omega.loss_rows(scores, target).to(dtype)
 
     def bregman(self, y: Tensor, p: Tensor, dim: int = -1) -> Tensor:
         r"""The Bregman divergence :math:`\Omega(y) - \Omega(p) - \langle \nabla\Omega(p), y - p
         \rangle` along ``dim``: the loss at a dual pair :math:`\theta = \nabla\Omega(p)`."""
         name = self._named("bregman")
-        omega, y, dtype = self._on_rows(name, y, dim)
-        _, p, _ = self._on_rows(name, p, dim)
+        omega, y, dtype = self.on_rows(name, y, dim)
+        _, p, _ = self.on_rows(name, p, dim)
         if y.shape != p.shape:
             raise FenchelError(
                 f"{name}: expected `y` and `p` of one shape, but got {tuple(y.shape)} and "
@@ -225,28 +225,28 @@ class Regularizer(ABC):
         """This Ω for rows along the last axis, that of a tensor parameter moved there too."""
         return self
 
-    def _check_values(self, name: str, target: Tensor) -> None:
+    def check_target_values(self, name: str, target: Tensor) -> None:
         """Check that a target is in the domain of Ω."""
         check_probabilities(name, target)
 
-    def _on_rows(self, name: str, x: Any, dim: int) -> tuple[Regularizer, Tensor, torch.dtype]:
+    def on_rows(self, name: str, x: Any, dim: int) -> tuple[Regularizer, Tensor, torch.dtype]:
         """Ω and checked ``x`` with ``dim`` last, half precision as float32, and x's dtype."""
         at = check_scores(name, x, dim)
         omega, dtype = self._aligned(name, x, at), x.dtype
         return omega, (x.float() if dtype.itemsize == 2 else x).movedim(at, -1), dtype
 
-    def _conjugate(self, scores: Tensor) -> Tensor:
-        p = self._predict(scores)
+    def conjugate_rows(self, scores: Tensor) -> Tensor:
+        p = self.predict_rows(scores)
         value = self._conjugate_value(scores.detach(), p.detach())
         return envelope_of(self, value, scores, p)
 
     def _conjugate_value(self, scores: Tensor, p: Tensor) -> Tensor:
         top = finite_top(scores)
         depth = torch.where(p == 0, 0.0, p * (scores - top)).sum(-1)
-        value = top.squeeze(-1) + depth - self._omega(p)
+        value = top.squeeze(-1) + depth - self.omega_rows(p)
         return torch.where(scores.amax(-1) == -math.inf, -math.inf, value)
 
-    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+    def loss_rows(self, scores: Tensor, target: Tensor) -> Tensor:
         """The loss of rows (*rows, n), with classes as (*rows) or probabilities (*rows, n).
 
         A row of class ``IGNORED`` has the loss and the gradient 0, whatever its scores are.
@@ -261,14 +261,14 @@ class Regularizer(ABC):
     def _loss_of_distribution(self, scores: Tensor, target: Tensor) -> Tensor:
         if target.requires_grad:  # then Ω(y) - <θ, y> counts as a function of y too
             known = torch.where(target == 0, 0.0, scores)
-            return self._conjugate(scores) + self._omega(target) - (target * known).sum(-1)
-        p = self._predict(scores)
+            return self.conjugate_rows(scores) + self.omega_rows(target) - (target * known).sum(-1)
+        p = self.predict_rows(scores)
         value = self._divergence(scores.detach(), p.detach(), target)
         return envelope_of(self, value, scores, p, target)
 
     def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
-        linear = torch.where(y == p, 0.0, self._gradient(p) * (y - p)).sum(-1)
-        return self._omega(y) - self._omega(p) - linear
+        linear = torch.where(y == p, 0.0, self.gradient_rows(p) * (y - p)).sum(-1)
+        return self.omega_rows(y) - self.omega_rows(p) - linear
 
     def _named(self, method: str = "") -> str:
         return f"{type(self).__name__}.{method}".rstrip(".")

@@ -30,12 +30,12 @@ def envelope_of(
         residual = p if target is None else p - target
         if omega._parameter is None:
             return residual, None
-        own = omega._slope(p)
-        return residual, -own if target is None else omega._slope(target) - own
+        own = omega.slope_rows(p)
+        return residual, -own if target is None else omega.slope_rows(target) - own
 
     def middle() -> Slopes:
         half, at = _halfway(omega, scores)
-        return slopes(half, half._predict(at))
+        return slopes(half, half.predict_rows(at))
 
     residual, slope = slopes(omega, p)
     return envelope(value.to(scores.dtype), scores, residual, omega._parameter, slope, middle)

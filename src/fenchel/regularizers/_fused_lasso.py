@@ -50,19 +50,19 @@ class FusedLasso(Regularizer):
         assert isinstance(lam, Tensor)
         return FusedLasso(lam.to(scores.device).movedim(dim, -1))
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         half = 0.5 * (p.square().sum(-1, keepdim=True) - 1)
-        return (half + self.lam * self._slope(p)).squeeze(-1)
+        return (half + self.lam * self.slope_rows(p)).squeeze(-1)
 
-    def _slope(self, p: Tensor) -> Tensor:
+    def slope_rows(self, p: Tensor) -> Tensor:
         return p.diff(dim=-1).abs().sum(-1, keepdim=True)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         side = p.diff(dim=-1).sign()
         jumps = torch.nn.functional.pad(side, (1, 0)) - torch.nn.functional.pad(side, (0, 1))
         return p + self.lam * jumps
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return fusedmax(scores, self.lam)
 
     def __repr__(self) -> str:

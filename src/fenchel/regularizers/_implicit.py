@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError
+from fenchel._checks import FenchelError, refuse_forward_over_forward
 from fenchel._graphs import outside_graphs
-from fenchel.maps._family import refuse_forward_over_forward
-from fenchel.solvers._derivatives import RowFunction
-from fenchel.solvers._kkt import jacobian_product
+from fenchel.solvers.derivatives import RowFunction
+from fenchel.solvers.kkt import jacobian_product
 
 
 def implicit_argmax(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fenchel.regularizers._structured import StructuredRegularizer
-from fenchel.structures._problem import Problem
+from fenchel.structures.problem import Problem
 
 
 class MAP(StructuredRegularizer):
@@ -36,16 +36,16 @@ class MAP(StructuredRegularizer):
 
     def __call__(self, means: Any) -> Tensor:
         """Ω(μ) = 0 for each instance."""
-        unary = self.structure._unary(means)
+        unary = self.structure.unary(means)
         return torch.zeros_like(unary).flatten(-self.structure.event_dim).sum(-1)
 
-    def _mean(self, problem: Problem) -> Tensor:
+    def mean(self, problem: Problem) -> Tensor:
         with torch.no_grad():
-            return problem.indicator(self.structure._best_parts(problem, problem.scores))
+            return problem.indicator(self.structure.best_parts(problem, problem.scores))
 
-    def _max(self, problem: Problem) -> Tensor:
+    def maximum(self, problem: Problem) -> Tensor:
         with torch.no_grad():
-            parts = self.structure._best_parts(problem, problem.scores)
+            parts = self.structure.best_parts(problem, problem.scores)
         value = problem.score(parts)
         return value + _Flat.apply(problem.scores, torch.zeros_like(value).detach())
 

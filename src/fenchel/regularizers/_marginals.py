@@ -10,7 +10,7 @@ from fenchel._checks import FenchelError, check_int, check_positive
 from fenchel._graphs import outside_graphs
 from fenchel.regularizers._structured import StructuredRegularizer
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem
+from fenchel.structures.problem import Problem
 
 
 class Marginals(StructuredRegularizer):
@@ -41,7 +41,7 @@ class Marginals(StructuredRegularizer):
             "Marginals", "temperature", temperature, 1e300, "a finite number above 0"
         )
         if "entropy" not in structure.smoothings:
-            raise FenchelError(f"Marginals: {structure._no_smoothing('entropy')}")
+            raise FenchelError(f"Marginals: {structure.no_smoothing('entropy')}")
 
     @property
     def margin(self) -> float:
@@ -58,10 +58,10 @@ class Marginals(StructuredRegularizer):
             lengths: sizes of the instances, if they differ.
             mask: boolean, True where a part may be used.
         """
-        problem = self.structure._problem(self._named("entropy"), scores, lengths, mask)
-        mean = self._mean(problem)
+        problem = self.structure.problem(self._named("entropy"), scores, lengths, mask)
+        mean = self.mean(problem)
         known = torch.where(problem.scores == -math.inf, 0.0, problem.scores)
-        return problem.values((self._max(problem) - (known * mean).sum(1)) / self.temperature)
+        return problem.values((self.maximum(problem) - (known * mean).sum(1)) / self.temperature)
 
     @outside_graphs
     def log_prob(
@@ -106,9 +106,9 @@ class Marginals(StructuredRegularizer):
         if n < 1:
             raise FenchelError(f"{name}: `n` must be at least 1; got {n}.")
         _check_count(name, "n", n)
-        problem = self.structure._problem(name, scores, lengths, mask)
+        problem = self.structure.problem(name, scores, lengths, mask)
         with torch.no_grad():
-            drawn = self.structure._sample(problem, n, self.temperature, generator)
+            drawn = self.structure.sample_parts(problem, n, self.temperature, generator)
             return [problem.means(problem.indicator(parts)) for parts in drawn]
 
     @outside_graphs
@@ -136,19 +136,19 @@ class Marginals(StructuredRegularizer):
         if k < 1:
             raise FenchelError(f"{name}: `k` must be at least 1; got {k}.")
         _check_count(name, "k", k)
-        problem = self.structure._problem(name, scores, lengths, mask)
+        problem = self.structure.problem(name, scores, lengths, mask)
         with torch.no_grad():
-            parts, best = self.structure._k_best(problem, k)
-            logs = (best - self._max(problem).unsqueeze(1)) / self.temperature
+            parts, best = self.structure.k_best_parts(problem, k)
+            logs = (best - self.maximum(problem).unsqueeze(1)) / self.temperature
             found = [problem.means(problem.indicator(parts[:, i])) for i in range(k)]
         logs = logs.to(problem.device, problem.dtype)
         return found, logs.reshape(*problem.batch_shape, k)
 
-    def _mean(self, problem: Problem) -> Tensor:
-        return self.structure._smoothed_argmax(problem, "entropy", self.temperature)
+    def mean(self, problem: Problem) -> Tensor:
+        return self.structure.smoothed_argmax(problem, "entropy", self.temperature)
 
-    def _max(self, problem: Problem) -> Tensor:
-        return self.structure._smoothed_max(problem, "entropy", self.temperature)
+    def maximum(self, problem: Problem) -> Tensor:
+        return self.structure.smoothed_max(problem, "entropy", self.temperature)
 
     def __repr__(self) -> str:
         return f"Marginals({self.structure!r}, temperature={self.temperature:g})"

@@ -53,16 +53,16 @@ class Norm(Regularizer):
         assert isinstance(q, Tensor)
         return Norm(q.to(scores.device).movedim(dim, -1))
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         return torch.expm1(log_norm(p, self.q)).squeeze(-1)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         return norm_gradient(p, self.q)
 
-    def _slope(self, p: Tensor) -> Tensor:
+    def slope_rows(self, p: Tensor) -> Tensor:
         return log_norm(p, self.q).exp() * log_norm_slope(p, self.q)
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return normmax(scores, alpha=self.q)
 
     def __repr__(self) -> str:

@@ -53,20 +53,20 @@ class Oscar(Regularizer):
         assert isinstance(lam, Tensor)
         return Oscar(lam.to(scores.device).movedim(dim, -1))
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         half = 0.5 * (p.square().sum(-1, keepdim=True) - 1)
-        return (half + self.lam * self._slope(p)).squeeze(-1)
+        return (half + self.lam * self.slope_rows(p)).squeeze(-1)
 
-    def _slope(self, p: Tensor) -> Tensor:
+    def slope_rows(self, p: Tensor) -> Tensor:
         ranks = torch.arange(p.shape[-1] - 1, -1, -1, device=p.device, dtype=p.dtype)
         return (p.sort(dim=-1, descending=True).values * ranks).sum(-1, keepdim=True)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         order = p.sort(dim=-1, descending=True, stable=True).indices
         ranks = torch.arange(p.shape[-1] - 1, -1, -1, device=p.device, dtype=p.dtype)
         return p + self.lam * torch.zeros_like(p).scatter(-1, order, ranks.expand_as(p))
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return oscarmax(scores, self.lam)
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ class Renyi(Regularizer):
         """∞: no score is high enough for a loss of exactly 0."""
         return math.inf
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         if self.beta == 1:
             return torch.xlogy(p, p).sum(-1)
         logs = torch.where(p == 0, 1.0, p).log()
@@ -50,14 +50,14 @@ class Renyi(Regularizer):
         excess = (p * torch.expm1((self.beta - 1) * logs)).sum(-1) + (p.sum(-1) - 1)
         return torch.log1p(excess) / (self.beta - 1)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         if self.beta == 1:
             return p.log()
         excess = self.beta - 1
         total = p.pow(self.beta).sum(-1, keepdim=True)
         return self.beta * torch.expm1(excess * p.log() - total.log()) / excess
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return renyimax(scores, self.beta)
 
     def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:

@@ -42,23 +42,23 @@ class Scaled(Regularizer):
     def _aligned(self, name: str, scores: Tensor, dim: int) -> Regularizer:
         return Scaled(self.omega._aligned(name, scores, dim), self.gamma)
 
-    def _check_values(self, name: str, target: Tensor) -> None:
-        self.omega._check_values(name, target)
+    def check_target_values(self, name: str, target: Tensor) -> None:
+        self.omega.check_target_values(name, target)
 
-    def _omega(self, p: Tensor) -> Tensor:
-        return self.gamma * self.omega._omega(p)
+    def omega_rows(self, p: Tensor) -> Tensor:
+        return self.gamma * self.omega.omega_rows(p)
 
-    def _gradient(self, p: Tensor) -> Tensor:
-        return self.gamma * self.omega._gradient(p)
+    def gradient_rows(self, p: Tensor) -> Tensor:
+        return self.gamma * self.omega.gradient_rows(p)
 
-    def _predict(self, scores: Tensor) -> Tensor:
-        return self.omega._predict(scores / self.gamma)
+    def predict_rows(self, scores: Tensor) -> Tensor:
+        return self.omega.predict_rows(scores / self.gamma)
 
-    def _conjugate(self, scores: Tensor) -> Tensor:
-        return self.gamma * self.omega._conjugate(scores / self.gamma)
+    def conjugate_rows(self, scores: Tensor) -> Tensor:
+        return self.gamma * self.omega.conjugate_rows(scores / self.gamma)
 
-    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
-        return self.gamma * self.omega._loss(scores / self.gamma, target)
+    def loss_rows(self, scores: Tensor, target: Tensor) -> Tensor:
+        return self.gamma * self.omega.loss_rows(scores / self.gamma, target)
 
     def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
         return self.gamma * self.omega._bregman(y, p)

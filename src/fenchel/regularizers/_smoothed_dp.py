@@ -8,7 +8,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_positive
 from fenchel.regularizers._structured import StructuredRegularizer
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem
+from fenchel.structures.problem import Problem
 
 #: A loss this small, relative to the scores, may be rounding.
 _NEAR = 1e-11
@@ -66,23 +66,23 @@ class SmoothedDP(StructuredRegularizer):
         """For ``"l2"`` a choice must lead by gamma, for ``"entropy"`` there is no such lead."""
         return self.gamma if self.omega == "l2" else math.inf
 
-    def _mean(self, problem: Problem) -> Tensor:
-        return self.structure._smoothed_argmax(problem, self.omega, self.gamma)
+    def mean(self, problem: Problem) -> Tensor:
+        return self.structure.smoothed_argmax(problem, self.omega, self.gamma)
 
-    def _max(self, problem: Problem) -> Tensor:
-        return self.structure._smoothed_max(problem, self.omega, self.gamma)
+    def maximum(self, problem: Problem) -> Tensor:
+        return self.structure.smoothed_max(problem, self.omega, self.gamma)
 
-    def _against(self, problem: Problem, parts: Tensor) -> Tensor:
+    def against(self, problem: Problem, parts: Tensor) -> Tensor:
         score = problem.score(parts)
-        value = self._max(problem) - score
+        value = self.maximum(problem) - score
         if self.omega == "entropy":
             return value
         # Ω is γ/2 at every choice that is certain.
-        value = value + 0.5 * self.gamma * self.structure._choices(problem, parts).to(value.dtype)
+        value = value + 0.5 * self.gamma * self.structure.n_choices(problem, parts).to(value.dtype)
         near = value.detach() <= _NEAR * (1 + score.detach().abs())
         if bool(near.any()):  # then it is 0 exactly if the prediction is right
             with torch.no_grad():
-                right = (self._mean(problem) == problem.indicator(parts)).all(1)
+                right = (self.mean(problem) == problem.indicator(parts)).all(1)
             value = torch.where(near & right, value - value.detach(), value)
         return value
 

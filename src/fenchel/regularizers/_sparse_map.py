@@ -12,7 +12,7 @@ from fenchel.regularizers._envelope import envelope
 from fenchel.regularizers._structured import StructuredRegularizer, inner
 from fenchel.solvers import SparseDistribution, sparse_map, sparse_map_means
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem
+from fenchel.structures.problem import Problem
 
 
 class SparseMAP(StructuredRegularizer):
@@ -76,7 +76,7 @@ class SparseMAP(StructuredRegularizer):
 
     def __call__(self, means: Any) -> Tensor:
         """Ω(μ), γ/2 times the squared norm of the unary means, for each instance."""
-        unary = self.structure._unary(means)
+        unary = self.structure.unary(means)
         return 0.5 * self.gamma * unary.square().flatten(-self.structure.event_dim).sum(-1)
 
     @outside_graphs
@@ -90,7 +90,7 @@ class SparseMAP(StructuredRegularizer):
             lengths: sizes of the instances, if they differ.
             mask: boolean, True where a part may be used.
         """
-        problem = self.structure._problem(self._named("solve"), scores, lengths, mask)
+        problem = self.structure.problem(self._named("solve"), scores, lengths, mask)
         problem = self._in_units_of_gamma(problem)
         with torch.no_grad():
             found = sparse_map(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
@@ -106,19 +106,19 @@ class SparseMAP(StructuredRegularizer):
             problem=problem,
         )
 
-    def _mean(self, problem: Problem) -> Tensor:
+    def mean(self, problem: Problem) -> Tensor:
         problem = self._in_units_of_gamma(problem)
         return sparse_map_means(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
 
-    def _max(self, problem: Problem) -> Tensor:
-        mean = self._mean(problem)
+    def maximum(self, problem: Problem) -> Tensor:
+        mean = self.mean(problem)
         known = mean.detach()
         half = 0.5 * self.gamma * known[:, : problem.n_unary].square().sum(1)
         return envelope(inner(problem.scores.detach(), known) - half, problem.scores, mean)
 
-    def _against(self, problem: Problem, parts: Tensor) -> Tensor:
+    def against(self, problem: Problem, parts: Tensor) -> Tensor:
         n, y = problem.n_unary, problem.indicator(parts)
-        mean = self._mean(problem)
+        mean = self.mean(problem)
         apart = mean.detach() - y
         slope = problem.scores.detach().clone()
         slope[:, :n] -= self.gamma * mean.detach()[:, :n]

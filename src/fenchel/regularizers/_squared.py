@@ -36,16 +36,16 @@ class Squared(Regularizer):
             )
         return super().predict(scores, dim)
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         return 0.5 * p.square().sum(-1)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         return p
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return scores.clone()
 
-    def _check_values(self, name: str, target: Tensor) -> None:
+    def check_target_values(self, name: str, target: Tensor) -> None:
         """Nothing to check: every vector is a target."""
 
     def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:

@@ -37,13 +37,13 @@ class SquaredNorm(Regularizer):
         """1; 0 at q = 1, where there is no entropy."""
         return 1.0 if self.q > 1 else 0.0
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         return 0.5 * torch.expm1(2 * log_norm(p, self.q)).squeeze(-1)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         return log_norm(p, self.q).exp() * norm_gradient(p, self.q)
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return sq_pnorm_max(scores, self.q)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_number
 from fenchel._graphs import outside_graphs
 from fenchel.structures import Structure
-from fenchel.structures._problem import Problem, refuse_unreadable, to_flat
+from fenchel.structures.problem import Problem, refuse_unreadable, to_flat
 
 
 class StructuredRegularizer(ABC):
@@ -49,16 +49,16 @@ class StructuredRegularizer(ABC):
         """The lead of the right structure at which the loss is 0; ∞ if there is none."""
 
     @abstractmethod
-    def _mean(self, problem: Problem) -> Tensor:
+    def mean(self, problem: Problem) -> Tensor:
         """The mean structure (instances, parts), differentiable in ``problem.scores``."""
 
     @abstractmethod
-    def _max(self, problem: Problem) -> Tensor:
+    def maximum(self, problem: Problem) -> Tensor:
         """The conjugate (instances), differentiable in ``problem.scores``."""
 
-    def _against(self, problem: Problem, parts: Tensor) -> Tensor:
+    def against(self, problem: Problem, parts: Tensor) -> Tensor:
         """The loss (instances) of members, differentiable: here for an Ω that is 0 on all."""
-        return self._max(problem) - problem.score(parts)
+        return self.maximum(problem) - problem.score(parts)
 
     # ------------------------------------------------------------------ what users call
 
@@ -73,8 +73,8 @@ class StructuredRegularizer(ABC):
             lengths: sizes of the instances, if they differ; means of padding are 0.
             mask: boolean, True where a part may be used.
         """
-        problem = self.structure._problem(self._named("predict"), scores, lengths, mask)
-        return problem.means(self._mean(problem))
+        problem = self.structure.problem(self._named("predict"), scores, lengths, mask)
+        return problem.means(self.mean(problem))
 
     @outside_graphs
     def conjugate(
@@ -87,8 +87,8 @@ class StructuredRegularizer(ABC):
             lengths: sizes of the instances, if they differ.
             mask: boolean, True where a part may be used.
         """
-        problem = self.structure._problem(self._named("conjugate"), scores, lengths, mask)
-        return problem.values(self._max(problem))
+        problem = self.structure.problem(self._named("conjugate"), scores, lengths, mask)
+        return problem.values(self.maximum(problem))
 
     @outside_graphs
     def loss(
@@ -114,16 +114,16 @@ class StructuredRegularizer(ABC):
                 each unary part, in the shape of the unary scores.
         """
         name = self._named("loss")
-        problem = self.structure._problem(name, scores, lengths, mask)
+        problem = self.structure.problem(name, scores, lengths, mask)
         if isinstance(target, Tensor):
             refuse_unreadable(target)
-        parts = self.structure._target_parts(name, problem, target)
+        parts = self.structure.target_parts(name, problem, target)
         return problem.values(self._loss(name, problem, parts, cost))
 
     # ------------------------------------------------------------------ the same for all
 
     def _loss(self, name: str, problem: Problem, parts: Tensor, cost: Any) -> Tensor:
-        value = self._against(self._with_cost(name, problem, parts, cost), parts)
+        value = self.against(self._with_cost(name, problem, parts, cost), parts)
         # Rounding may give -1e-16: then the value is 0, and the gradient what it was.
         return torch.where(value < 0, value - value.detach(), value)
 
@@ -134,7 +134,7 @@ class StructuredRegularizer(ABC):
         n = problem.n_unary
         y = problem.indicator(parts)
         if isinstance(cost, Tensor):
-            shape = self.structure._unary(problem.means(y)).shape
+            shape = self.structure.unary(problem.means(y)).shape
             if not cost.is_floating_point() or cost.shape != shape:
                 raise FenchelError(
                     f"{name}: expected `cost` to be a number, or a floating tensor of shape "

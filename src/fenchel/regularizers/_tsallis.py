@@ -5,11 +5,11 @@ import math
 from torch import Tensor
 
 from fenchel._checks import check_alpha, check_alphas
+from fenchel._targets import is_index
 from fenchel.maps import entmax
 from fenchel.regularizers._base import Regularizer
-from fenchel.regularizers._target import is_index
-from fenchel.regularizers._tsallis_curve import divergence, log_a, omega, slope
 from fenchel.regularizers._tsallis_loss import fused_loss
+from fenchel.regularizers.tsallis_curve import divergence, log_a, omega, slope
 
 
 class Tsallis(Regularizer):
@@ -60,16 +60,16 @@ class Tsallis(Regularizer):
         assert isinstance(alpha, Tensor)
         return Tsallis(alpha.to(scores.device).movedim(dim, -1))
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         return omega(p, self.alpha)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         return log_a(p, self.alpha)
 
-    def _slope(self, p: Tensor) -> Tensor:
+    def slope_rows(self, p: Tensor) -> Tensor:
         return slope(p, self.alpha)
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         return entmax(scores, alpha=self.alpha)
 
     def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
@@ -78,9 +78,9 @@ class Tsallis(Regularizer):
     def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
         return divergence(y, p, self.alpha)
 
-    def _loss(self, scores: Tensor, target: Tensor) -> Tensor:
+    def loss_rows(self, scores: Tensor, target: Tensor) -> Tensor:
         fused = fused_loss(scores, target, self.alpha) if is_index(target) else None
-        return super()._loss(scores, target) if fused is None else fused
+        return super().loss_rows(scores, target) if fused is None else fused
 
     def __repr__(self) -> str:
         alpha = self.alpha

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
+from fenchel._targets import one_hot
 from fenchel.kernels import IGNORED
 from fenchel.maps import entmax
-from fenchel.regularizers._target import one_hot
-from fenchel.regularizers._tsallis_curve import slope
+from fenchel.regularizers.tsallis_curve import slope
 
 Parameter = float | Tensor
 

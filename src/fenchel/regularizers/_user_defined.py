@@ -13,10 +13,10 @@ from fenchel._warn import warn
 from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers._implicit import implicit_argmax
 from fenchel.solvers import SimplexSolution
-from fenchel.solvers._arguments import check_max_iter, check_tol
-from fenchel.solvers._derivatives import RowFunction, gradient, lifted
-from fenchel.solvers._fista import solve
-from fenchel.solvers._row_function import check_callable, row_function
+from fenchel.solvers.arguments import check_max_iter, check_tol
+from fenchel.solvers.derivatives import RowFunction, gradient, lifted
+from fenchel.solvers.fista import solve
+from fenchel.solvers.row_function import check_callable, row_function
 
 
 class UserDefined(Regularizer):
@@ -86,17 +86,17 @@ class UserDefined(Regularizer):
             return exact
         return nearer if math.isclose(near, nearer, rel_tol=1e-6) else math.inf
 
-    def _omega(self, p: Tensor) -> Tensor:
+    def omega_rows(self, p: Tensor) -> Tensor:
         f = self._rows(self._named(), p)
         value = f(lifted(p.reshape(-1, p.shape[-1]).double()))
         return self.gamma * value.reshape(p.shape[:-1]).to(p.dtype)
 
-    def _gradient(self, p: Tensor) -> Tensor:
+    def gradient_rows(self, p: Tensor) -> Tensor:
         f = self._rows(self._named("bregman"), p)
         slope = gradient(f, p.reshape(-1, p.shape[-1]).double())
         return self.gamma * slope.reshape(p.shape).to(p.dtype)
 
-    def _predict(self, scores: Tensor) -> Tensor:
+    def predict_rows(self, scores: Tensor) -> Tensor:
         if torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
             raise FenchelError(
                 f"{_MAKER}: expected no torch.func inside torch.compile, because a compiled graph "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel.solvers._derivatives import lifted
-from fenchel.solvers._kkt import jacobian_product
 from fenchel.solvers._objective import Objective
+from fenchel.solvers.derivatives import lifted
+from fenchel.solvers.kkt import jacobian_product
 
 #: Parts of Newton's direction that are tried, all at once.
 _STEPS = (1.0, 0.5, 0.2, 0.05, 0.01)

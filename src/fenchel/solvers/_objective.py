@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fenchel.maps import sparsemax
-from fenchel.solvers._derivatives import RowFunction, gradient
+from fenchel.solvers.derivatives import RowFunction, gradient
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int
 from fenchel.kernels import SOLVED
-from fenchel.structures._problem import Problem
+from fenchel.structures.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from fenchel._checks import FenchelError
 from fenchel._warn import warn
 from fenchel.kernels import INFEASIBLE, MAX_ITER, SOLVED
 from fenchel.solvers._active_set import active_set
-from fenchel.solvers._arguments import check_max_iter, check_tol
 from fenchel.solvers._sparse_distribution import SparseDistribution
-from fenchel.structures._problem import Problem, refuse_unreadable
-from fenchel.structures._structure import Structure
+from fenchel.solvers.arguments import check_max_iter, check_tol
+from fenchel.structures import Structure
+from fenchel.structures.problem import Problem, refuse_unreadable
 
 _NAME = "SparseMAP"
 MAX_ITERATIONS = 10_000
@@ -85,7 +85,7 @@ def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) ->
     max_iter, tol = check_max_iter(_NAME, max_iter), check_tol(_NAME, tol)
     scores = problem.scores.detach()
     complete = _needs_graph(problem.scores)
-    kind = structure._kind(problem)
+    kind = structure.kind(problem)
     faces = None
     if kind is not None:
         faces = kernels.active_set(
@@ -102,7 +102,7 @@ def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) ->
 
         def best(rows: Tensor, slopes: Tensor) -> Tensor:
             asked = dataclasses.replace(problem, scores=slopes, sizes=problem.sizes[rows])
-            return structure._best_parts(asked, slopes)
+            return structure.best_parts(asked, slopes)
 
         faces = active_set(best, scores, problem.n_unary, max_iter, tol, complete)
     if bool((faces.status != SOLVED).any()):
@@ -114,10 +114,7 @@ def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) ->
 def _refuse_infeasible(structure: Structure, faces: kernels.Faces) -> None:
     wrong = faces.status == INFEASIBLE
     if bool(wrong.any()):
-        raise FenchelError(
-            f"{type(structure).__name__}: instance {int(wrong.long().argmax())} of the batch has "
-            "no structure with a finite score; too much is masked."
-        )
+        raise FenchelError(structure.infeasible(int(wrong.long().argmax())))
 
 
 def _warn_if_stopped(faces: kernels.Faces, max_iter: int) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_number
 from fenchel.structures._matrix import all_finite, inside_cells, matrix_problem
-from fenchel.structures._problem import Problem
 from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn
+from fenchel.structures.problem import Problem
 
 _STEPS = ((1, 1), (1, 0), (0, 1))
 
@@ -85,7 +85,7 @@ class Alignment(BuiltIn):
 
         return onward(0, 0)
 
-    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+    def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         problem = matrix_problem(name, scores, lengths, mask)
         if self.band is not None:
             m, n = problem.layout
@@ -95,10 +95,10 @@ class Alignment(BuiltIn):
                 problem, scores=problem.scores.masked_fill(out, -math.inf)
             )
         if not all_finite(problem.scores):
-            self._best_parts(problem, problem.scores)  # raises if there is no path
+            self.best_parts(problem, problem.scores)  # raises if there is no path
         return problem
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+    def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         m, n = problem.layout
         batch = tuple(problem.batch_shape)
         shape = tuple(target.shape) if isinstance(target, Tensor) else None
@@ -132,13 +132,13 @@ class Alignment(BuiltIn):
             )
         return torch.where(pairs[..., 0] < 0, -1, pairs[..., 0] * n + pairs[..., 1])
 
-    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
         return smoothed_max(
             "alignment", problem.scores, problem.layout, problem.sizes, omega, gamma
         )
 
-    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
         return smoothed_argmax(
             "alignment", problem.scores, problem.layout, problem.sizes, omega, gamma
@@ -146,9 +146,9 @@ class Alignment(BuiltIn):
 
     def _check_smoothing(self, omega: str) -> None:
         if omega not in self.smoothings:
-            raise FenchelError(self._no_smoothing(omega))
+            raise FenchelError(self.no_smoothing(omega))
 
-    def _sample(
+    def sample_parts(
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
         """Paths (n, instances, longest) from the Gibbs distribution of their scores."""
@@ -156,17 +156,17 @@ class Alignment(BuiltIn):
             problem.scores.detach(), problem.layout, problem.sizes, n, temperature, generator
         )
 
-    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         """The k best paths (instances, k, longest), and their scores (-inf if there are fewer)."""
         return kernels.alignment_k_best(problem.scores.detach(), problem.layout, problem.sizes, k)
 
-    def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
+    def n_choices(self, problem: Problem, parts: Tensor) -> Tensor:
         return (parts >= 0).sum(1) - 1  # a predecessor for each cell but the first
 
-    def _kind(self, problem: Problem) -> str:
+    def kind(self, problem: Problem) -> str:
         return "alignment"
 
-    def _infeasible(self, row: int) -> str:
+    def infeasible(self, row: int) -> str:
         remedy = "mask fewer cells"
         if self.band is not None:
             remedy += f" or widen the band of {self.band} (from 0.5 on it always holds a path)"

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.structures._matrix import all_finite, matrix_problem
-from fenchel.structures._problem import Problem
 from fenchel.structures._structure import BuiltIn
+from fenchel.structures.problem import Problem
 
 
 class Assignment(BuiltIn):
@@ -54,13 +54,13 @@ class Assignment(BuiltIn):
             for rows in itertools.permutations(range(n), m):
                 yield tuple(sorted(i * m + j for j, i in zip(range(m), rows, strict=True)))
 
-    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+    def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         problem = matrix_problem(name, scores, lengths, mask)
         if not all_finite(problem.scores):
-            self._best_parts(problem, problem.scores)  # raises if a matching is impossible
+            self.best_parts(problem, problem.scores)  # raises if a matching is impossible
         return problem
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+    def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         n, m = problem.layout
         shape = (*problem.batch_shape, n)
         fits = isinstance(target, Tensor) and not target.is_floating_point()
@@ -92,16 +92,16 @@ class Assignment(BuiltIn):
             )
         return torch.where(used, rows * m + columns, -1)
 
-    def _kind(self, problem: Problem) -> str:
+    def kind(self, problem: Problem) -> str:
         return "assignment"
 
-    def _infeasible(self, row: int) -> str:
+    def infeasible(self, row: int) -> str:
         return (
             f"Assignment: expected a finite score for every row of the shorter side in some "
             f"one-to-one assignment, but instance {row} of the batch has none; mask fewer pairs."
         )
 
-    def _no_smoothing(self, omega: str) -> str:
+    def no_smoothing(self, omega: str) -> str:
         return (
             "Assignment: summing over all assignments is #P-hard (it is a permanent), so there is "
             f"no smoothing {omega!r}; use SparseMAP, which needs only the best assignment, or "

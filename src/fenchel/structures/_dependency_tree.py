@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_scores
-from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 _FARTHEST = 1e15  # weights are exp(score), with exponents that are whole up to 2**53
 
@@ -81,7 +81,7 @@ class DependencyTree(BuiltIn):
     def __repr__(self) -> str:
         return f"DependencyTree(single_root={self.single_root}, projective={self.projective})"
 
-    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+    def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         check_scores(name, scores, -1)
         if scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] + 1 or scores.shape[-2] < 1:
             raise FenchelError(
@@ -109,7 +109,7 @@ class DependencyTree(BuiltIn):
             restore=Shaped(scores.shape),
         )
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+    def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         n = problem.layout[0]
         shape = (*problem.batch_shape, n)
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
@@ -136,41 +136,41 @@ class DependencyTree(BuiltIn):
             raise FenchelError(f"{name}: expected `target` to hold trees of {self!r}, but {wrong}.")
         return torch.where(inside, words * (n + 1) + heads, -1)
 
-    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         if omega not in self.smoothings:
-            raise FenchelError(self._no_smoothing(omega))
+            raise FenchelError(self.no_smoothing(omega))
         scores = self._cooled(problem, gamma)
-        kind = self._kind(problem)
+        kind = self.kind(problem)
         value = smoothed_max(kind, scores, problem.layout, problem.sizes, omega, 1.0)
         none = value.detach() == -math.inf
         if bool(none.any()):
-            raise FenchelError(self._infeasible(int(none.long().argmax())))
+            raise FenchelError(self.infeasible(int(none.long().argmax())))
         return gamma * value
 
-    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         if omega not in self.smoothings:
-            raise FenchelError(self._no_smoothing(omega))
+            raise FenchelError(self.no_smoothing(omega))
         scores = self._cooled(problem, gamma)
-        kind = self._kind(problem)
+        kind = self.kind(problem)
         mean, value = smoothed_argmax(kind, scores, problem.layout, problem.sizes, omega, 1.0)
         none = value == -math.inf
         if bool(none.any()):
-            raise FenchelError(self._infeasible(int(none.long().argmax())))
+            raise FenchelError(self.infeasible(int(none.long().argmax())))
         return mean
 
-    def _sample(
+    def sample_parts(
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
         # The head of one word after the other, each from its marginals given those drawn before.
         words = problem.layout[0]
-        self._smoothed_argmax(problem, "entropy", temperature)  # refuses what has no tree
+        self.smoothed_argmax(problem, "entropy", temperature)  # refuses what has no tree
         sizes = problem.sizes.repeat(n, 1)
         scores = (problem.scores.detach() / temperature).repeat(n, 1)
         parts = torch.empty(len(scores), words, dtype=torch.int64)
         for word in range(words):
             own = slice(word * (words + 1), (word + 1) * (words + 1))
             _, mean = kernels.smoothed(
-                self._kind(problem), scores, problem.layout, sizes, "entropy", 1.0, True
+                self.kind(problem), scores, problem.layout, sizes, "entropy", 1.0, True
             )
             assert mean is not None
             mean = mean[:, own]
@@ -183,7 +183,7 @@ class DependencyTree(BuiltIn):
             parts[:, word] = torch.where(there, word * (words + 1) + head[:, 0], -1)
         return parts.reshape(n, -1, words)
 
-    def _kind(self, problem: Problem) -> str:
+    def kind(self, problem: Problem) -> str:
         return "projective_tree" if self.projective else "tree"
 
     def _cooled(self, problem: Problem, temperature: float) -> Tensor:
@@ -205,7 +205,7 @@ class DependencyTree(BuiltIn):
         top = known.reshape(-1, n, n + 1).amax(2)
         top = torch.where(top > -math.inf, top, 0.0)
         value, _ = kernels.smoothed(
-            self._kind(problem), known, problem.layout, problem.sizes, "entropy", 1.0, False
+            self.kind(problem), known, problem.layout, problem.sizes, "entropy", 1.0, False
         )
         far = ~((top.sum(1) - value).abs() <= _FARTHEST) & (value != -math.inf)
         far = far | (top.abs() > _FARTHEST).any(1)
@@ -218,7 +218,7 @@ class DependencyTree(BuiltIn):
             )
         return scores
 
-    def _infeasible(self, row: int) -> str:
+    def infeasible(self, row: int) -> str:
         return (
             f"{self!r}: instance {row} of the batch has no tree with a finite score; too much is "
             "masked."

@@ -9,8 +9,8 @@ from fenchel._checks import FenchelError, check_positive, check_scores
 from fenchel._graphs import outside_graphs
 from fenchel.structures._alignment import Alignment
 from fenchel.structures._matrix import all_finite, inside_cells
-from fenchel.structures._problem import Problem, refuse_unreadable
 from fenchel.structures._sizes import check_sizes
+from fenchel.structures.problem import Problem, refuse_unreadable
 
 
 @outside_graphs
@@ -36,7 +36,7 @@ def dtw(cost: Tensor, *, lengths: Tensor | None = None, band: float | None = Non
         tensor(1.)
     """
     structure, problem = _problem("dtw", cost, lengths, band)
-    return problem.values(-problem.score(structure._best_parts(problem, problem.scores)))
+    return problem.values(-problem.score(structure.best_parts(problem, problem.scores)))
 
 
 @outside_graphs
@@ -75,7 +75,7 @@ def soft_dtw(
     """
     gamma = check_positive("soft_dtw", "gamma", gamma, 1e300, "a number above 0 (0 is `dtw`)")
     structure, problem = _problem("soft_dtw", cost, lengths, band)
-    return problem.values(-structure._smoothed_max(problem, "entropy", gamma))
+    return problem.values(-structure.smoothed_max(problem, "entropy", gamma))
 
 
 @outside_graphs
@@ -157,4 +157,4 @@ def _problem(name: str, cost: Any, lengths: Any, band: Any) -> tuple[Alignment, 
                     f"{int(rows.long().argmax())} of the batch has NaN or -inf."
                 )
     structure = Alignment(band)
-    return structure, structure._problem(name, -cost, lengths, None)
+    return structure, structure.problem(name, -cost, lengths, None)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_scores
-from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import masked
+from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 
 def matrix_problem(name: str, scores: Any, lengths: Any, mask: Any) -> Problem:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_scores
 from fenchel.kernels import k_subsets_log_partition
-from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._structure import BuiltIn, masked
 from fenchel.structures._subset_lists import best_subsets, draw_subsets
+from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 
 class KSubsets(BuiltIn):
@@ -44,7 +44,7 @@ class KSubsets(BuiltIn):
     def __repr__(self) -> str:
         return f"KSubsets({self.k})"
 
-    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+    def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         check_scores(name, scores, -1)
         n = scores.shape[-1]
         batch_shape = scores.shape[:-1]
@@ -70,7 +70,7 @@ class KSubsets(BuiltIn):
             restore=Shaped(scores.shape),
         )
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+    def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         shape = self._target_shape(problem.batch_shape)
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
         if not is_index or target.dtype == torch.bool or target.shape != shape:
@@ -91,14 +91,14 @@ class KSubsets(BuiltIn):
             )
         return items
 
-    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         if omega not in self.smoothings:
-            raise FenchelError(self._no_smoothing(omega))
+            raise FenchelError(self.no_smoothing(omega))
         return gamma * k_subsets_log_partition(problem.scores / gamma, self.k, problem.sizes)
 
-    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         if omega not in self.smoothings:
-            raise FenchelError(self._no_smoothing(omega))
+            raise FenchelError(self.no_smoothing(omega))
         scores = problem.scores / gamma
         if self.k == 1:
             inside = torch.arange(scores.shape[1]) < problem.sizes
@@ -110,15 +110,15 @@ class KSubsets(BuiltIn):
             (means,) = torch.autograd.grad(value.sum(), scores, create_graph=graph)
         return means
 
-    def _sample(
+    def sample_parts(
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
         return draw_subsets(problem.scores / temperature, self.k, problem.sizes, n, generator)
 
-    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         return best_subsets(problem.scores, self.k, problem.sizes, k)
 
-    def _kind(self, problem: Problem) -> str:
+    def kind(self, problem: Problem) -> str:
         return "k_subsets"
 
     def _target_shape(self, batch_shape: torch.Size) -> torch.Size:

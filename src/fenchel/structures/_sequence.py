@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_int, check_scores
-from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
 from fenchel.structures._sizes import check_sizes
 from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 _KINDS = {None: 0, "shared": 1, "each": 2}
 
@@ -111,7 +111,7 @@ class Sequence(BuiltIn):
 
     # ------------------------------------------------------------------ what solvers call
 
-    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+    def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         blocks = scores if isinstance(scores, SequenceScores) else SequenceScores(scores)
         batch_shape, positions = self._check_emissions(name, blocks.emissions)
         count, k = math.prod(batch_shape), self.n_tags
@@ -150,7 +150,7 @@ class Sequence(BuiltIn):
             restore=_Blocks(batch_shape, layout) if whole else Shaped(scores.shape),
         )
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+    def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         positions = problem.layout[0]
         shape = (*problem.batch_shape, positions)
         fits = isinstance(target, Tensor) and tuple(target.shape) == shape
@@ -170,7 +170,7 @@ class Sequence(BuiltIn):
             )
         return kernels.sequence_parts(tags, problem.layout, problem.sizes)
 
-    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
         value = smoothed_max(
             "sequence", problem.scores, problem.layout, problem.sizes, omega, gamma
@@ -178,7 +178,7 @@ class Sequence(BuiltIn):
         self._check_feasible(value == -math.inf)
         return value
 
-    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_smoothing(omega)
         means, value = smoothed_argmax(
             "sequence", problem.scores, problem.layout, problem.sizes, omega, gamma
@@ -186,7 +186,7 @@ class Sequence(BuiltIn):
         self._check_feasible(value == -math.inf)
         return means
 
-    def _sample(
+    def sample_parts(
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
         """Random sequences, p(y) ~ exp(score / temperature): parts (n, instances, longest)."""
@@ -198,7 +198,7 @@ class Sequence(BuiltIn):
         self._check_feasible((parts[:, :, :1] == -2).any(0).squeeze(-1))
         return parts
 
-    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         """The k best: parts (instances, k, longest), scores (instances, k), -inf for none."""
         parts, values = kernels.k_best_parts(
             "sequence", problem.scores, problem.layout, problem.sizes, k
@@ -206,24 +206,24 @@ class Sequence(BuiltIn):
         self._check_feasible(values[:, 0] == -math.inf)
         return parts, values
 
-    def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
+    def n_choices(self, problem: Problem, parts: Tensor) -> Tensor:
         return problem.sizes[:, 0]  # a predecessor at each position but the first, and the last tag
 
-    def _unary(self, means: Any) -> Tensor:
+    def unary(self, means: Any) -> Tensor:
         return means.emissions if isinstance(means, SequenceScores) else means
 
-    def _kind(self, problem: Problem) -> str:
+    def kind(self, problem: Problem) -> str:
         return "sequence"
 
     # ------------------------------------------------------------------ checks
 
     def _check_smoothing(self, omega: str) -> None:
         if omega not in self.smoothings:
-            raise FenchelError(self._no_smoothing(omega))
+            raise FenchelError(self.no_smoothing(omega))
 
     def _check_feasible(self, none: Tensor) -> None:
         if bool(none.any()):
-            raise FenchelError(self._infeasible(int(none.long().argmax())))
+            raise FenchelError(self.infeasible(int(none.long().argmax())))
 
     def _check_emissions(self, name: str, emissions: Any) -> tuple[torch.Size, int]:
         if isinstance(emissions, tuple | list):

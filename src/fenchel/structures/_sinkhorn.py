@@ -12,7 +12,7 @@ from fenchel._graphs import outside_graphs
 from fenchel._warn import warn
 from fenchel.structures._assignment import Assignment
 from fenchel.structures._matrix import inside_cells, matrix_problem
-from fenchel.structures._problem import Problem, refuse_unreadable
+from fenchel.structures.problem import Problem, refuse_unreadable
 
 _CHECK_EVERY = 8  # iterations between two looks at the error
 
@@ -146,7 +146,7 @@ def _arguments(
         raise FenchelError(f"{name}: expected both marginals or none, but got only one of them.")
     if rows is None:
         if bool((problem.scores.detach() == -math.inf).any()):
-            Assignment()._best_parts(problem, problem.scores)  # raises if there is none
+            Assignment().best_parts(problem, problem.scores)  # raises if there is none
         height, width = problem.sizes[:, :1], problem.sizes[:, 1:]
         rows = torch.where(height <= width, 1.0, -1.0).double() * inside.any(2)
         columns = torch.where(width <= height, 1.0, -1.0).double() * inside.any(1)

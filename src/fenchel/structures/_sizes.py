@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.structures._problem import refuse_unreadable
+from fenchel.structures.problem import refuse_unreadable
 
 
 def check_sizes(

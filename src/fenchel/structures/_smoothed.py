@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel.structures._problem import refuse_unreadable
+from fenchel.structures.problem import refuse_unreadable
 
 
 def smoothed_max(

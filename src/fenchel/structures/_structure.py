@@ -10,7 +10,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_scores
 from fenchel._graphs import outside_graphs
-from fenchel.structures._problem import Problem, Shaped, check_values, to_flat
+from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 
 class Structure(ABC):
@@ -47,7 +47,7 @@ class Structure(ABC):
 
     # ------------------------------------------------------------------ what solvers call
 
-    def _problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
+    def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         """Check the scores and make them flat."""
         if lengths is not None:
             raise FenchelError(
@@ -76,7 +76,7 @@ class Structure(ABC):
             restore=Shaped(scores.shape),
         )
 
-    def _best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
+    def best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
         """The best structure of each instance for other scores (instances, parts) of the problem.
 
         Returns:
@@ -109,7 +109,7 @@ class Structure(ABC):
             return torch.empty(0, 0, dtype=torch.int64)
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
-    def _target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
+    def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         """Targets in their natural form, checked, as lists of parts (instances, longest)."""
         shape = tuple(problem.batch_shape) + problem.layout
         if not isinstance(target, Tensor) or tuple(target.shape) != shape:
@@ -126,37 +126,45 @@ class Structure(ABC):
             return torch.empty(0, 0, dtype=torch.int64)
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
-    def _smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         """The smoothed maximum (instances), with gradients of every order in the scores."""
-        raise FenchelError(self._no_smoothing(omega))
+        raise FenchelError(self.no_smoothing(omega))
 
-    def _smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         """Its gradient (instances, parts), with gradients of every order in the scores."""
-        raise FenchelError(self._no_smoothing(omega))
+        raise FenchelError(self.no_smoothing(omega))
 
-    def _sample(
+    def sample_parts(
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
         """Draws from the Gibbs distribution as lists of parts (n, instances, longest)."""
         raise FenchelError(f"{self!r}: drawing samples is not implemented for this structure.")
 
-    def _k_best(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
         """The k best members (instances, k, longest) and their scores (instances, k)."""
         raise FenchelError(f"{self!r}: a list of the k best is not implemented for this structure.")
 
-    def _choices(self, problem: Problem, parts: Tensor) -> Tensor:
+    def n_choices(self, problem: Problem, parts: Tensor) -> Tensor:
         """How many smoothed maxima of the dynamic program decide for a member, (instances)."""
-        raise FenchelError(self._no_smoothing("l2"))
+        raise FenchelError(self.no_smoothing("l2"))
 
-    def _unary(self, means: Any) -> Tensor:
+    def unary(self, means: Any) -> Tensor:
         """The part of means, in the user's form, that a quadratic regularizer sees."""
         return means
 
-    def _kind(self, problem: Problem) -> str | None:
+    def kind(self, problem: Problem) -> str | None:
         """The name of the oracle in the C++ core that serves a problem, or None."""
         return None
 
-    def _no_smoothing(self, omega: str) -> str:
+    def infeasible(self, row: int) -> str:
+        """The sentence for an instance of a batch that has no structure without a mask."""
+        return (
+            f"{type(self).__name__}: instance {row} of the batch has no structure with a finite "
+            "score; too much is masked."
+        )
+
+    def no_smoothing(self, omega: str) -> str:
+        """The sentence for a smoothed maximum that is not there."""
         return (
             f"{type(self).__name__}: there is no dynamic program for the smoothing {omega!r}; use "
             "SparseMAP, which needs only the argmax."
@@ -180,9 +188,9 @@ class BuiltIn(Structure):
             lengths: sizes of the instances, if they differ.
             mask: boolean, True where a part may be used.
         """
-        problem = self._problem(f"{type(self).__name__}.argmax", scores, lengths, mask)
+        problem = self.problem(f"{type(self).__name__}.argmax", scores, lengths, mask)
         with torch.no_grad():
-            parts = self._best_parts(problem, problem.scores)
+            parts = self.best_parts(problem, problem.scores)
             return problem.means(problem.indicator(parts))
 
     @outside_graphs
@@ -198,25 +206,19 @@ class BuiltIn(Structure):
             mask: boolean, True where a part may be used.
         """
         name = f"{type(self).__name__}.score"
-        problem = self._problem(name, scores, lengths, mask)
-        return problem.values(problem.score(self._target_parts(name, problem, target)))
+        problem = self.problem(name, scores, lengths, mask)
+        return problem.values(problem.score(self.target_parts(name, problem, target)))
 
-    def _best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
-        kind = self._kind(problem)
+    def best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
+        kind = self.kind(problem)
         parts = kernels.best_parts(kind, scores.detach(), problem.layout, problem.sizes)
         if bool((parts[:, :1] == -2).any()):
             row = int((parts[:, 0] == -2).long().argmax())
-            raise FenchelError(self._infeasible(row))
+            raise FenchelError(self.infeasible(row))
         return parts
 
     @abstractmethod
-    def _kind(self, problem: Problem) -> str: ...
-
-    def _infeasible(self, row: int) -> str:
-        return (
-            f"{type(self).__name__}: instance {row} of the batch has no structure with a finite "
-            "score; too much is masked."
-        )
+    def kind(self, problem: Problem) -> str: ...
 
 
 def masked(name: str, scores: Tensor, mask: Any) -> Tensor:

@@ -13,10 +13,10 @@ from fenchel._checks import (
     check_parameter,
     check_scores,
 )
+from fenchel._targets import check_indices, check_target
 from fenchel.integrations.entmax._arguments import check_count, floating
 from fenchel.kernels import IGNORED
 from fenchel.regularizers import Gini, Norm, Regularizer, Tsallis
-from fenchel.regularizers._target import check_indices, check_target
 
 _REDUCTIONS = ("elementwise_mean", "sum", "none")
 

@@ -14,9 +14,8 @@ from torch.nn import Module
 
 from fenchel._checks import FenchelError
 from fenchel.attention import entmax_attention, weighted_values
-from fenchel.attention._dense import attention_scores
-from fenchel.attention._function import _without_autocast
-from fenchel.attention._shapes import Attention, arrange
+from fenchel.attention.dense import attention_scores
+from fenchel.attention.shapes import Attention, arrange, without_autocast
 from fenchel.integrations.transformers._library import weights_are_recorded
 from fenchel.integrations.transformers._masks import usable_mask, with_position_bias
 from fenchel.maps import entmax
@@ -95,7 +94,7 @@ def attention_function(name: str, alpha_of: Callable[[Module], float | Tensor]) 
             out = entmax_attention(query, key, value, mask, drop, causal, scaling, gqa, alpha=alpha)
             return out.transpose(1, 2).contiguous(), None
         at = arrange(name, query, key, value, alpha, mask, drop, causal, scaling, gqa)
-        with _without_autocast(at.query):
+        with without_autocast(at.query):
             weights = _dense_weights(at, causal, softcap, s_aux)
             out = weighted_values(F.dropout(weights, drop), at.value).to(at.dtype)
         return out.transpose(1, 2).contiguous(), weights.to(at.dtype) if wanted else None

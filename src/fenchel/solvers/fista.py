@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import check_scores
-from fenchel.solvers._arguments import check_max_iter, check_tol
-from fenchel.solvers._derivatives import RowFunction
 from fenchel.solvers._newton import polish
 from fenchel.solvers._objective import Objective
-from fenchel.solvers._row_function import row_function
 from fenchel.solvers._solution import SimplexSolution
+from fenchel.solvers.arguments import check_max_iter, check_tol
+from fenchel.solvers.derivatives import RowFunction
+from fenchel.solvers.row_function import row_function
 
 #: Iterations of the first round; each further one has twice as many.
 _FIRST_ROUND = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +85,13 @@ def _autocast(x: Any) -> Any:
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
         return x
     return x.to(torch.get_autocast_dtype(device))
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """The inputs are cast already; what follows is float32, as on the core."""
+    if x.is_meta or not torch.is_autocast_enabled(x.device.type):
+        return nullcontext()
+    return torch.autocast(x.device.type, enabled=False)
 
 
 def _check_tensors(name: str, query: Any, key: Any, value: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.solvers._derivatives import RowFunction
+from fenchel.solvers.derivatives import RowFunction
 
 
 def check_callable(name: str, function: Any) -> None:
