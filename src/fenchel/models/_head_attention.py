@@ -60,7 +60,7 @@ class HeadAttention(MultiheadAttention):
         """
         width = self.embed_dim
         q = self._heads(F.linear(x, self.in_proj_weight[:width], self.in_proj_bias[:width]))
-        out, weights = self.attend(q, *keys, mask, causal, need_weights)
+        out, weights = self.attend_heads(q, *keys, mask, causal, need_weights)
         return self.out_proj(out.transpose(1, 2).flatten(2)), weights
 
     def _heads(self, x: Tensor) -> Tensor:

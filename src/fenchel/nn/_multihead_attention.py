@@ -166,7 +166,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             triangle = torch.ones(rows, columns, dtype=torch.bool, device=q.device).tril()
             mask = _merge(F.pad(triangle, (0, extra), value=True), mask, q.dtype)
             causal = False
-        out, weights = self.attend(q, k, v, mask, causal, need_weights)
+        out, weights = self.attend_heads(q, k, v, mask, causal, need_weights)
         out = self.out_proj(out.transpose(1, 2).flatten(2))
         if weights is not None and average_attn_weights:
             weights = weights.mean(1)
@@ -174,7 +174,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             return out.squeeze(0), None if weights is None else weights.squeeze(0)
         return out if self.batch_first else out.transpose(0, 1), weights
 
-    def attend(
+    def attend_heads(
         self,
         q: Tensor,
         k: Tensor,
