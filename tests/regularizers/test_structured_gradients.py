@@ -6,10 +6,21 @@ import pytest
 import torch
 
 import fenchel as fy
+from fenchel import kernels
+from fenchel.solvers import _sparse_map as solver
 from tests.regularizers.structured_cases import CASES, blocks, rebuild
 from tests.regularizers.structured_truth import close, every_pair, pairs
 
 pytestmark = pytest.mark.usefixtures("backend")
+
+
+class OnlyAnArgmax(fy.Structure):
+    """One cell in every row of a matrix, without a kernel."""
+
+    event_dim = 2
+
+    def argmax(self, scores):
+        return torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1])
 
 
 def shared(means, leaves):
@@ -131,3 +142,42 @@ def test_the_loss_trains_costs_too():
         loss = ours.loss(scores, torch.tensor([1]), cost=cost)
         (grad,) = torch.autograd.grad(loss.sum(), cost)
         close(grad, ours.predict(scores) - torch.tensor([[0.0, 1.0, 0.0]]), 1e-12)
+
+
+@pytest.mark.parametrize("structure", [fy.DependencyTree(), OnlyAnArgmax()], ids=["built-in", "own"])
+def test_a_face_is_completed_only_for_a_second_derivative_of_the_loss(structure, monkeypatch):
+    asked: list[bool] = []
+
+    def watched(solve):
+        def solved(*arguments):
+            asked.append(arguments[-1])
+            return solve(*arguments)
+
+        return solved
+
+    for module, name in ((kernels, "active_set"), (solver, "active_set")):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    scores = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    target = torch.eye(3, 4) if isinstance(structure, OnlyAnArgmax) else torch.tensor([0, 1, 2])
+    omega = fy.SparseMAP(structure)
+    for value in (omega.loss(scores, target), omega.conjugate(scores)):
+        asked.clear()
+        (grad,) = torch.autograd.grad(value.sum(), scores, create_graph=True)
+        assert not any(asked)
+        (second,) = torch.autograd.grad(grad.square().sum(), scores)
+        assert any(asked)
+        assert second.abs().sum() > 0
+    asked.clear()
+    omega.predict(scores)
+    assert any(asked)
+
+
+def test_scores_that_change_before_the_second_derivative_are_noticed():
+    leaf = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    scores = leaf * 1.0
+    value = fy.SparseMAP(fy.Assignment()).conjugate(scores)
+    (grad,) = torch.autograd.grad(value.sum(), scores, create_graph=True)
+    with torch.no_grad():
+        scores.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(grad.square().sum(), scores)

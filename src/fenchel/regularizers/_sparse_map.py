@@ -107,18 +107,26 @@ class SparseMAP(StructuredRegularizer):
         )
 
     def mean(self, problem: Problem) -> Tensor:
-        problem = self._in_units_of_gamma(problem)
-        return sparse_map_means(self.structure, problem, max_iter=self.max_iter, tol=self.tol)
+        return self._mean(problem, derivative_is_rare=False)
+
+    def _mean(self, problem: Problem, derivative_is_rare: bool) -> Tensor:
+        return sparse_map_means(
+            self.structure,
+            self._in_units_of_gamma(problem),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            derivative_is_rare=derivative_is_rare,
+        )
 
     def maximum(self, problem: Problem) -> Tensor:
-        mean = self.mean(problem)
+        mean = self._mean(problem, derivative_is_rare=True)
         known = mean.detach()
         half = 0.5 * self.gamma * known[:, : problem.n_unary].square().sum(1)
         return envelope(inner(problem.scores.detach(), known) - half, problem.scores, mean)
 
     def against(self, problem: Problem, parts: Tensor) -> Tensor:
         n, y = problem.n_unary, problem.indicator(parts)
-        mean = self.mean(problem)
+        mean = self._mean(problem, derivative_is_rare=True)
         apart = mean.detach() - y
         slope = problem.scores.detach().clone()
         slope[:, :n] -= self.gamma * mean.detach()[:, :n]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,19 +73,45 @@ def sparse_map_means(
     *,
     max_iter: int = MAX_ITERATIONS,
     tol: float = TOLERANCE,
+    derivative_is_rare: bool = False,
 ) -> Tensor:
     """The means of :func:`sparse_map` alone, (instances, parts), differentiable in the scores.
 
     The derivative is that of the face on which the solution lies, ``A Q A'``: 0 for a part that no
     member there uses. At a kink, where faces meet, it is that of one of them.
+
+    Args:
+        structure: whose members.
+        problem: the instances, as the structure made them.
+        max_iter: the most members that may enter in an instance.
+        tol: the gap at which an instance is done.
+        derivative_is_rare: ask for the face only when the derivative is. A loss or a maximum needs
+            it for its second derivative alone, and most training steps want the first.
     """
-    return _with_graph(problem.scores, _solve(structure, problem, max_iter, tol))
+    if not derivative_is_rare or not _needs_graph(problem.scores):
+        return _with_graph(problem.scores, _solve(structure, problem, max_iter, tol))
+    means = _solve(structure, problem, max_iter, tol, complete=False).means
+
+    def face(scores: Tensor) -> kernels.Faces:
+        # Solved again: what it costs is paid only by those who want it.
+        again = dataclasses.replace(problem, scores=scores)
+        return _solve(structure, again, max_iter, tol, complete=True)
+
+    with_graph: Tensor = _MeansOfLateFace.apply(problem.scores, means, face)
+    return with_graph
 
 
-def _solve(structure: Structure, problem: Problem, max_iter: int, tol: float) -> kernels.Faces:
+def _solve(
+    structure: Structure,
+    problem: Problem,
+    max_iter: int,
+    tol: float,
+    complete: bool | None = None,
+) -> kernels.Faces:
     max_iter, tol = check_max_iter(_NAME, max_iter), check_tol(_NAME, tol)
     scores = problem.scores.detach()
-    complete = _needs_graph(problem.scores)
+    if complete is None:
+        complete = _needs_graph(problem.scores)
     kind = structure.kind(problem)
     faces = None
     if kind is not None:
@@ -160,12 +187,38 @@ class _Means(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, means: Tensor, lists: Tensor, matrix: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(lists, matrix)
         return means.view_as(means)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None, None
         return _FaceProduct.apply(grad, *ctx.saved_tensors), None, None, None
+
+
+class _MeansOfLateFace(torch.autograd.Function):
+    """The same, where the face is not known yet."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, means: Tensor, face: Callable[[Tensor], kernels.Faces]
+    ) -> Tensor:
+        ctx.face = face
+        # The engine comes by even where nobody wants a derivative: then there is no gradient.
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(scores)  # torch notices if they change until then
+        return means.view_as(means)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None
+        (scores,) = ctx.saved_tensors
+        with torch.no_grad():
+            faces = ctx.face(scores)
+        return _FaceProduct.apply(grad, faces.lists, faces.matrix), None, None
 
 
 class _FaceProduct(torch.autograd.Function):
