@@ -60,7 +60,14 @@ def test_native_by_name_never_falls_back():
 @needs_native
 def test_every_op_says_who_serves_it():
     report = fy.backends()
-    assert {cpu for cpu, _ in report.ops.values()} == {"native"}
+    assert {cpu for cpu, _ in report.ops.values()} == {"native", "reference"}
+    torch_alone = {op for op, (cpu, _) in report.ops.items() if cpu == "reference"}
+    assert torch_alone == {
+        *("sample.alignment", "k_best.alignment", "sample.tree", "sample.projective_tree"),
+        *("smoothed.k_subsets", "product.k_subsets", "sample.k_subsets", "k_best.k_subsets"),
+    }
+    with fy.use_backend("native"):  # no kernel is wanted for them, so nothing falls back
+        assert all(kernel_for(op, torch.zeros(2)) is None for op in torch_alone)
     assert report.ops["entmax"] == ("native", "reference")
     assert report.ops["entmax.backward"] == ("native", None)  # the map's own formulas
     assert report.ops["oracle.tree"] == ("native", "native (CPU)")

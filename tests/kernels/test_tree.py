@@ -11,6 +11,7 @@ import torch
 
 from fenchel import kernels
 from fenchel.structures import DependencyTree
+from tests.structures.members import members_of
 
 KINDS = [(single, projective) for single in (0, 1) for projective in (False, True)]
 kinds = pytest.mark.parametrize(("single", "projective"), KINDS, ids=lambda v: str(v))
@@ -35,7 +36,7 @@ def marginals(projective, scores, layout, sizes, direction=None):
 @functools.lru_cache
 def members(n, single, projective):
     """All trees as parts (trees, n) and as counts (trees, parts)."""
-    parts = torch.tensor(list(DependencyTree(bool(single), projective).enumerate(n)))
+    parts = torch.tensor(list(members_of(DependencyTree(bool(single), projective), n, n + 1)))
     counts = torch.zeros(len(parts), n * (n + 1), dtype=torch.float64)
     return parts, counts.scatter_(1, parts, 1.0)
 
@@ -113,9 +114,9 @@ def test_sums_over_all_trees(single, projective, backend, n, scale, rng):
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_projective_by_the_other_definition(n):
     for single in (False, True):
-        plain = DependencyTree(single).enumerate(n)
+        plain = members_of(DependencyTree(single), n, n + 1)
         heads = [tuple(part % (n + 1) for part in parts) for parts in plain]
-        projective = DependencyTree(single, True).enumerate(n)
+        projective = members_of(DependencyTree(single, True), n, n + 1)
         found = {tuple(part % (n + 1) for part in parts) for parts in projective}
         assert found == {tree for tree in heads if is_projective(tree)}
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +46,7 @@ class Case:
     def members(self) -> list[Tensor]:
         """The counts (members, parts) of what is possible in each instance."""
         problem = self.problem
-        every = [
-            counts(self.structure, problem.layout, tuple(size.tolist()), problem.scores.shape[1])
-            for size in problem.sizes
-        ]
+        every = [counts(self.structure, problem, row) for row in range(len(problem.scores))]
         finite = [
             rows[~((rows > 0) & (row == -INF)).any(1)]
             for rows, row in zip(every, problem.scores, strict=True)
@@ -68,11 +63,14 @@ class Case:
     def natural(self, chosen: list[Tensor]) -> Tensor:
         """Members, as counts, in their natural form; garbage where anything may be."""
         problem = self.problem
-        rows = [
-            natural(self.structure, problem.layout, size.tolist(), member)
-            for size, member in zip(problem.sizes, chosen, strict=True)
-        ]
-        return torch.stack(rows).reshape(problem.batch_shape + rows[0].shape)
+        lists = [torch.arange(len(y)).repeat_interleave(y.long()) for y in chosen]
+        parts = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True, padding_value=-1)
+        target = self.structure.to_target(problem, parts)
+        one_a_position = target.dim() == len(problem.batch_shape) + 1
+        if self.lengths is not None and self.structure.event_dim == 2 and one_a_position:
+            there = torch.arange(target.shape[-1]) < problem.sizes[:, :1]
+            target = torch.where(there.reshape(target.shape), target, 77)
+        return target
 
     def leaves(self) -> Any:
         """A copy of the scores that wants gradients."""
@@ -86,20 +84,13 @@ class Case:
     def instance(self, row: int) -> Case:
         """One instance of a batch with one axis, without padding."""
         problem = self.problem
-        size = problem.sizes[row].tolist()
-        cut: Any
-        if isinstance(self.structure, fy.Sequence):
-            cut = _cut_sequence(self.scores, row, size[0], problem.layout)
-        elif isinstance(self.structure, fy.DependencyTree):
-            cut = self.scores[row, : size[0], : size[0] + 1]
-        elif isinstance(self.structure, fy.Assignment | fy.Alignment):
-            cut = self.scores[row, : size[0], : size[1]]
-        else:
-            cut = self.scores[row, : size[0]]
-        return Case(f"{self.name}[{row}]", self.structure, cut)
+        cut = CUTS.get(type(self.structure), lambda x, row, size, _: x[row, : size[0]])
+        scores = cut(self.scores, row, problem.sizes[row].tolist(), problem.layout)
+        return Case(f"{self.name}[{row}]", self.structure, scores)
 
 
-def _cut_sequence(scores: Any, row: int, length: int, layout: tuple[int, ...]) -> Any:
+def _cut_sequence(scores: Any, row: int, size: list[int], layout: tuple[int, ...]) -> Any:
+    length = size[0]
     if isinstance(scores, Tensor):
         return scores[row, :length]
     emissions, transitions, start, end = scores
@@ -109,6 +100,15 @@ def _cut_sequence(scores: Any, row: int, length: int, layout: tuple[int, ...]) -
         transitions = transitions[: length - 1]
     ends = (x if x is None or x.dim() == 1 else x[row] for x in (start, end))
     return SequenceScores(emissions[row, :length], transitions, *ends)
+
+
+#: How to take an instance out of a padded batch, where it is not the first items of a row.
+CUTS = {
+    fy.Sequence: _cut_sequence,
+    fy.DependencyTree: lambda x, row, size, _: x[row, : size[0], : size[0] + 1],
+    fy.Assignment: lambda x, row, size, _: x[row, : size[0], : size[1]],
+    fy.Alignment: lambda x, row, size, _: x[row, : size[0], : size[1]],
+}
 
 
 def blocks(x: Any) -> list[Tensor]:
@@ -122,56 +122,20 @@ def rebuild(like: Any, new: list[Tensor]) -> Any:
     return SequenceScores(*(None if block is None else next(left) for block in like))
 
 
-@functools.cache
-def counts(structure: Any, layout: tuple[int, ...], size: tuple[int, ...], parts: int) -> Tensor:
+def counts(structure: fy.Structure, problem: Any, row: int) -> Tensor:
     """All members of an instance (members, parts)."""
-    rows = []
-    for member in members(structure, layout, size):
-        row = torch.zeros(parts, dtype=torch.float64)
-        for part in member:
-            row[part] += 1
-        rows.append(row)
-    return torch.stack(rows)
+    parts = problem.scores.shape[1]
+    key = (repr(structure), problem.layout, tuple(problem.sizes[row].tolist()), parts)
+    if key not in _known:
+        lists = list(structure.enumerate(problem, row))
+        _known[key] = torch.zeros(len(lists), parts, dtype=torch.float64)
+        for counted, member in zip(_known[key], lists, strict=True):
+            for part in member:
+                counted[part] += 1
+    return _known[key]
 
 
-def members(
-    structure: Any, layout: tuple[int, ...], size: tuple[int, ...]
-) -> Iterator[tuple[int, ...]]:
-    """All members of an instance as parts of the padded batch."""
-    if isinstance(structure, fy.Sequence):
-        positions, _, kind, start, end = layout
-        form = (None, "shared", "each")[kind]
-        return structure.enumerate(positions, form, bool(start), bool(end), length=size[0])
-    if isinstance(structure, fy.DependencyTree):
-        return _moved(structure.enumerate(size[0]), size[0] + 1, layout[0] + 1)
-    if isinstance(structure, fy.Assignment | fy.Alignment):
-        return _moved(structure.enumerate(*size), size[1], layout[1])
-    return structure.enumerate(size[0])
-
-
-def _moved(lists: Iterator[tuple[int, ...]], width: int, full: int) -> Iterator[tuple[int, ...]]:
-    for member in lists:
-        yield tuple(part // width * full + part % width for part in member)
-
-
-def natural(structure: Any, layout: tuple[int, ...], size: list[int], member: Tensor) -> Tensor:
-    if isinstance(structure, fy.Sequence):
-        cells = member[: layout[0] * layout[1]].reshape(layout[0], layout[1])
-        return torch.where(cells.sum(1) > 0, cells.argmax(1), -77)
-    if isinstance(structure, fy.DependencyTree):
-        cells = member.reshape(layout[0], layout[0] + 1)
-        return torch.where(cells.sum(1) > 0, cells.argmax(1), -77)
-    if isinstance(structure, fy.Assignment):
-        cells = member.reshape(layout)
-        columns = torch.where(cells.sum(1) > 0, cells.argmax(1), -1)
-        return torch.where(torch.arange(layout[0]) < size[0], columns, 77)
-    if isinstance(structure, fy.Alignment):
-        path = torch.full((sum(layout), 2), -1)
-        cells = member.reshape(layout).nonzero()
-        path[: len(cells)] = cells
-        return path
-    items = member.nonzero().squeeze(1)
-    return items[0] if isinstance(structure, fy.OneOf) else items
+_known: dict[Any, Tensor] = {}
 
 
 def case(name: str, structure: fy.Structure, *shapes: Any, scale: float = 1.0, **rest: Any) -> Case:

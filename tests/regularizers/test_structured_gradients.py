@@ -144,7 +144,9 @@ def test_the_loss_trains_costs_too():
         close(grad, ours.predict(scores) - torch.tensor([[0.0, 1.0, 0.0]]), 1e-12)
 
 
-@pytest.mark.parametrize("structure", [fy.DependencyTree(), OnlyAnArgmax()], ids=["built-in", "own"])
+@pytest.mark.parametrize(
+    "structure", [fy.DependencyTree(), OnlyAnArgmax()], ids=["built-in", "own"]
+)
 def test_a_face_is_completed_only_for_a_second_derivative_of_the_loss(structure, monkeypatch):
     asked: list[bool] = []
 

@@ -30,44 +30,28 @@ def chain(rng, scale, transitions, ends=False):
     )
 
 
-# name: (structure, scores from a generator and a scale, all members)
-CASES = {
-    "one of": (OneOf(), lambda g, s: draw(g, 2, 6, scale=s), OneOf().enumerate(6)),
-    "subsets": (KSubsets(3), lambda g, s: draw(g, 2, 7, scale=s), KSubsets(3).enumerate(7)),
-    "chain": (Sequence(3), lambda g, s: chain(g, s, None), Sequence(3).enumerate(4)),
-    "chain, shared": (
-        Sequence(3),
-        lambda g, s: chain(g, s, "shared", ends=True),
-        Sequence(3).enumerate(4, "shared", True, True),
-    ),
-    "chain, each": (
-        Sequence(3),
-        lambda g, s: chain(g, s, "each"),
-        Sequence(3).enumerate(4, "each"),
-    ),
-    "tree": (
-        DependencyTree(),
-        lambda g, s: draw(g, 2, 4, 5, scale=s),
-        DependencyTree().enumerate(4),
-    ),
-    "projective": (
-        DependencyTree(projective=True),
-        lambda g, s: draw(g, 2, 4, 5, scale=s),
-        DependencyTree(projective=True).enumerate(4),
-    ),
-    "assignment": (
-        Assignment(),
-        lambda g, s: draw(g, 2, 4, 4, scale=s),
-        Assignment().enumerate(4, 4),
-    ),
-    "rectangle": (
-        Assignment(),
-        lambda g, s: draw(g, 2, 3, 5, scale=s),
-        Assignment().enumerate(3, 5),
-    ),
-    "alignment": (Alignment(), lambda g, s: draw(g, 2, 4, 4, scale=s), Alignment().enumerate(4, 4)),
+# name: (structure, scores from a generator and a scale)
+_MAKERS = {
+    "one of": (OneOf(), lambda g, s: draw(g, 2, 6, scale=s)),
+    "subsets": (KSubsets(3), lambda g, s: draw(g, 2, 7, scale=s)),
+    "chain": (Sequence(3), lambda g, s: chain(g, s, None)),
+    "chain, shared": (Sequence(3), lambda g, s: chain(g, s, "shared", ends=True)),
+    "chain, each": (Sequence(3), lambda g, s: chain(g, s, "each")),
+    "tree": (DependencyTree(), lambda g, s: draw(g, 2, 4, 5, scale=s)),
+    "projective": (DependencyTree(projective=True), lambda g, s: draw(g, 2, 4, 5, scale=s)),
+    "assignment": (Assignment(), lambda g, s: draw(g, 2, 4, 4, scale=s)),
+    "rectangle": (Assignment(), lambda g, s: draw(g, 2, 3, 5, scale=s)),
+    "alignment": (Alignment(), lambda g, s: draw(g, 2, 4, 4, scale=s)),
 }
-CASES = {name: (s, make, list(members)) for name, (s, make, members) in CASES.items()}
+
+
+def _members(structure, make):
+    scores = make(torch.Generator().manual_seed(0), 1.0)
+    return list(structure.enumerate(structure.problem("test", scores)))
+
+
+# The same, with all members.
+CASES = {name: (s, make, _members(s, make)) for name, (s, make) in _MAKERS.items()}
 
 
 def counts(members, parts):

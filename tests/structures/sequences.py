@@ -31,16 +31,7 @@ def make(rng, batch, positions, k, transitions=None, start=False, end=False, sca
 
 def members(structure, problem, row):
     """All members of an instance: indicator vectors, and their scores."""
-    positions, _, kind, start, end = problem.layout
-    lists = list(
-        structure.enumerate(
-            positions,
-            (None, "shared", "each")[kind],
-            bool(start),
-            bool(end),
-            length=int(problem.sizes[row, 0]),
-        )
-    )
+    lists = list(structure.enumerate(problem, row))
     rows = torch.zeros(len(lists), problem.scores.shape[1], dtype=torch.float64)
     for at, parts in enumerate(lists):
         for part in parts:

@@ -7,6 +7,7 @@ import torch
 
 import fenchel as fy
 from fenchel.structures import Alignment
+from tests.structures.members import members_of
 
 SIZES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 4), (4, 3), (4, 4)]
 sizes = pytest.mark.parametrize("size", SIZES, ids=str)
@@ -21,7 +22,7 @@ def random(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
 def members(m: int, n: int, band: float | None = None) -> torch.Tensor:
     """All paths as 0s and 1s, (paths, m, n)."""
     rows = []
-    for parts in Alignment(band).enumerate(m, n):
+    for parts in members_of(Alignment(band), m, n):
         path = torch.zeros(m * n, dtype=torch.float64)
         path[list(parts)] = 1
         rows.append(path.reshape(m, n))

@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 import fenchel as fy
 from fenchel.structures import Assignment
+from tests.structures.members import members_of
 
 SHAPES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 3), (4, 4), (3, 5), (5, 3)]
 
@@ -20,7 +21,7 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 def best_value(scores: torch.Tensor) -> float:
     """The best exact sum over all assignments."""
     flat = scores.flatten().tolist()
-    members = Assignment().enumerate(*scores.shape)
+    members = members_of(Assignment(), *scores.shape)
     return max(math.fsum(flat[part] for part in parts) for parts in members)
 
 
@@ -39,7 +40,7 @@ def is_assignment(best: torch.Tensor) -> bool:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_enumerates_all_assignments_once(shape: tuple[int, int]) -> None:
     n, m = shape
-    members = list(Assignment().enumerate(n, m))
+    members = list(members_of(Assignment(), n, m))
     assert len(set(members)) == len(members) == math.perm(max(n, m), min(n, m))
     for parts in members:
         best = torch.zeros(n * m)

@@ -7,6 +7,7 @@ import torch
 
 import fenchel as fy
 from fenchel.structures import Alignment, dtw, soft_dtw, soft_dtw_divergence
+from tests.structures.members import members_of
 
 
 def costs(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -16,7 +17,7 @@ def costs(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def path_costs(cost: torch.Tensor) -> torch.Tensor:
     flat = cost.flatten()
-    return torch.stack([flat[list(path)].sum() for path in Alignment().enumerate(*cost.shape)])
+    return torch.stack([flat[list(path)].sum() for path in members_of(Alignment(), *cost.shape)])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (5, 1), (3, 4), (4, 4)], ids=str)

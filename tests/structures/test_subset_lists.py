@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fenchel as fy
+from tests.structures.members import members_of
 
 LENGTHS = torch.tensor([5, 4, 5])
 
@@ -23,7 +24,7 @@ def scores(rng) -> torch.Tensor:
 def members(k: int, x: torch.Tensor, length: int) -> dict[tuple[int, ...], float]:
     """Every subset with a finite score, and the score."""
     found = {}
-    for parts in fy.KSubsets(k).enumerate(length):
+    for parts in members_of(fy.KSubsets(k), length):
         total = math.fsum(x[list(parts)].tolist())
         if total > -math.inf:
             found[parts] = total

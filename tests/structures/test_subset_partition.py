@@ -10,6 +10,7 @@ import torch
 
 from fenchel import FenchelError
 from fenchel.structures import KSubsets, OneOf
+from tests.structures.members import members_of
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
@@ -24,7 +25,7 @@ def test_against_enumeration(n, k, scale, rng):
     value = structure.smoothed_max(problem, "entropy", 0.7)
     means = structure.smoothed_argmax(problem, "entropy", 0.7)
     for row, length in enumerate(lengths.tolist()):
-        lists = list(structure.enumerate(length))
+        lists = list(members_of(structure, length))
         y = torch.zeros(len(lists), n, dtype=torch.float64)
         for at, parts in enumerate(lists):
             y[at, list(parts)] = 1

@@ -27,15 +27,16 @@ from fenchel.kernels._plain import (
     is_plain,
     unwrapped,
 )
-from fenchel.kernels._table import Backends, any_kernel, backends, find, kernel_for, use_backend
-from fenchel.kernels.reference import (
-    alignment_k_best,
-    alignment_samples,
-    k_subsets_log_partition,
-    k_subsets_tables,
-    pooled,
-    sequence_parts,
+from fenchel.kernels._table import (
+    Backends,
+    any_kernel,
+    backends,
+    find,
+    is_known,
+    kernel_for,
+    use_backend,
 )
+from fenchel.kernels.reference import pooled, sequence_parts
 
 __all__ = [
     "IGNORED",
@@ -47,8 +48,6 @@ __all__ = [
     "Faces",
     "Lists",
     "active_set",
-    "alignment_k_best",
-    "alignment_samples",
     "any_kernel",
     "backends",
     "best_parts",
@@ -61,11 +60,10 @@ __all__ = [
     "have_memory",
     "in_eager_mode",
     "is_captured",
+    "is_known",
     "is_plain",
     "join",
     "k_best_parts",
-    "k_subsets_log_partition",
-    "k_subsets_tables",
     "kernel_for",
     "native",
     "pooled",

@@ -143,7 +143,12 @@ def smoothed_product(
 
 
 def sample_parts(
-    kind: str, scores: Tensor, layout: Layout, sizes: Tensor, uniform: Tensor
+    kind: str,
+    scores: Tensor,
+    layout: Layout,
+    sizes: Tensor,
+    n: int,
+    generator: torch.Generator | None,
 ) -> Tensor:
     """Random structures as lists of parts (n, instances, longest), p(y) ~ exp(score).
 
@@ -152,10 +157,11 @@ def sample_parts(
         scores: (instances, parts), float64 on the CPU.
         layout: what all instances share.
         sizes: (instances, k) int64.
-        uniform: (n, instances, choices) in [0, 1), float64.
+        n: how many of each instance.
+        generator: where the random numbers come from.
     """
     function = find(f"sample.{kind}", scores)
-    parts: Tensor = function(scores.detach(), layout, sizes, uniform)
+    parts: Tensor = function(scores.detach(), layout, sizes, n, generator)
     return parts
 
 

@@ -67,14 +67,23 @@ REFERENCE = Backend(
 _backends: dict[str, Backend] = {REFERENCE.name: REFERENCE}
 _kernels: dict[str, list[tuple[Backend, Callable[..., Any]]]] = {}  # by op, the lowest rank first
 _definitions: dict[str, Callable[..., Any]] = {}  # by op, the reference
+_torch_alone: set[str] = set()  # ops that are torch ops by design, whatever backend is asked for
 _requested: Backend | None = None  # what use_backend asked for; None = choose by tensor
 
 
-def implements(op: str, backend: Backend) -> Callable[[_F], _F]:
-    """Enter the decorated function into the table."""
+def implements(op: str, backend: Backend, *, alone: bool = False) -> Callable[[_F], _F]:
+    """Enter the decorated function into the table.
+
+    Args:
+        op: the name of the op.
+        backend: whose it is.
+        alone: for the reference: no backend is to have this op, so this is not a fallback.
+    """
 
     def enter(function: _F) -> _F:
         _backends.setdefault(backend.name, backend)
+        if alone:
+            _torch_alone.add(op)
         if backend is REFERENCE:
             _definitions[op] = function
         else:
@@ -108,7 +117,7 @@ def kernel_for(op: str, x: Tensor) -> Callable[..., Any] | None:
             if backend.serves(x):
                 return function
         return None
-    if _requested is REFERENCE:
+    if _requested is REFERENCE or op in _torch_alone:
         return None
     for backend, function in _kernels.get(op, ()):
         if backend is _requested:
@@ -132,6 +141,11 @@ def any_kernel(op: str, x: Tensor) -> Callable[..., Any]:
     )
 
 
+def is_known(op: str) -> bool:
+    """Whether some backend has ``op``, the reference included."""
+    return op in _definitions or bool(_kernels.get(op))
+
+
 def definition(op: str) -> Callable[..., Any]:
     """The reference's ``op``: torch ops, which carry a graph."""
     return _definitions[op]
@@ -144,8 +158,8 @@ class use_backend:
         name: ``"native"`` (C++ core, CPU tensors only) or ``"reference"`` (plain torch).
 
     A backend asked for by name never falls back: ``"native"`` raises :class:`FenchelError` if the
-    core is not there, and then for every tensor it cannot serve. The choice holds for the whole
-    process.
+    core is not there, and then for every tensor it cannot serve. A few ops (:func:`backends` lists
+    them) are plain torch by design and stay so. The choice holds for the whole process.
 
     Example:
         >>> with use_backend("reference"):

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel import kernels
 from fenchel._checks import FenchelError, check_number
 from fenchel.structures._matrix import all_finite, inside_cells, matrix_problem
-from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures._structure import BuiltIn
 from fenchel.structures.problem import Problem
 
@@ -66,22 +64,24 @@ class Alignment(BuiltIn):
     def __repr__(self) -> str:
         return "Alignment()" if self.band is None else f"Alignment(band={self.band})"
 
-    def enumerate(self, m: int, n: int) -> Iterator[tuple[int, ...]]:
-        """All members as lists of parts (row * n + column), for ``m`` rows and ``n`` columns."""
+    def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
+        """All paths of instance ``row`` as lists of parts, which are i * columns + j."""
+        columns = problem.layout[1]
+        m, n = problem.sizes[row].tolist()
         inside = torch.ones(m, n, dtype=torch.bool)
         if self.band is not None:
-            inside = _band(torch.tensor([[m, n]]), m, n, self.band)[0]
+            inside = _band(problem.sizes[row : row + 1], m, n, self.band)[0]
         allowed = inside.tolist()
 
         def onward(i: int, j: int) -> Iterator[tuple[int, ...]]:
             if not allowed[i][j]:
                 return
             if (i, j) == (m - 1, n - 1):
-                yield (i * n + j,)
+                yield (i * columns + j,)
             for di, dj in _STEPS:
                 if i + di < m and j + dj < n:
                     for rest in onward(i + di, j + dj):
-                        yield (i * n + j, *rest)
+                        yield (i * columns + j, *rest)
 
         return onward(0, 0)
 
@@ -132,33 +132,12 @@ class Alignment(BuiltIn):
             )
         return torch.where(pairs[..., 0] < 0, -1, pairs[..., 0] * n + pairs[..., 1])
 
-    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        self._check_smoothing(omega)
-        return smoothed_max(
-            "alignment", problem.scores, problem.layout, problem.sizes, omega, gamma
-        )
-
-    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        self._check_smoothing(omega)
-        return smoothed_argmax(
-            "alignment", problem.scores, problem.layout, problem.sizes, omega, gamma
-        )[0]
-
-    def _check_smoothing(self, omega: str) -> None:
-        if omega not in self.smoothings:
-            raise FenchelError(self.no_smoothing(omega))
-
-    def sample_parts(
-        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
-    ) -> Tensor:
-        """Paths (n, instances, longest) from the Gibbs distribution of their scores."""
-        return kernels.alignment_samples(
-            problem.scores.detach(), problem.layout, problem.sizes, n, temperature, generator
-        )
-
-    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
-        """The k best paths (instances, k, longest), and their scores (-inf if there are fewer)."""
-        return kernels.alignment_k_best(problem.scores.detach(), problem.layout, problem.sizes, k)
+    def to_target(self, problem: Problem, parts: Tensor) -> Tensor:
+        n = problem.layout[1]
+        last = torch.where(parts < 0, problem.scores.shape[1], parts).sort(1).values
+        pairs = torch.stack([last.div(n, rounding_mode="floor"), last % n], -1)
+        there = (last < problem.scores.shape[1]).unsqueeze(-1)
+        return torch.where(there, pairs, -1).reshape(*problem.batch_shape, parts.shape[1], 2)
 
     def n_choices(self, problem: Problem, parts: Tensor) -> Tensor:
         return (parts >= 0).sum(1) - 1  # a predecessor for each cell but the first

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.structures._matrix import all_finite, matrix_problem
-from fenchel.structures._structure import BuiltIn
+from fenchel.structures._structure import BuiltIn, check_integers
 from fenchel.structures.problem import Problem
 
 
@@ -45,14 +45,16 @@ class Assignment(BuiltIn):
 
     event_dim = 2
 
-    def enumerate(self, n: int, m: int) -> Iterator[tuple[int, ...]]:
-        """All members as lists of parts (row * m + column), for ``n`` rows and ``m`` columns."""
+    def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
+        """All assignments of instance ``row`` as lists of parts, which are i * columns + j."""
+        columns = problem.layout[1]
+        n, m = problem.sizes[row].tolist()
         if n <= m:
-            for columns in itertools.permutations(range(m), n):
-                yield tuple(i * m + j for i, j in zip(range(n), columns, strict=True))
+            for places in itertools.permutations(range(m), n):
+                yield tuple(i * columns + j for i, j in enumerate(places))
         else:
-            for rows in itertools.permutations(range(n), m):
-                yield tuple(sorted(i * m + j for j, i in zip(range(m), rows, strict=True)))
+            for places in itertools.permutations(range(n), m):
+                yield tuple(sorted(i * columns + j for j, i in enumerate(places)))
 
     def problem(self, name: str, scores: Any, lengths: Any = None, mask: Any = None) -> Problem:
         problem = matrix_problem(name, scores, lengths, mask)
@@ -62,17 +64,8 @@ class Assignment(BuiltIn):
 
     def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         n, m = problem.layout
-        shape = (*problem.batch_shape, n)
-        fits = isinstance(target, Tensor) and not target.is_floating_point()
-        if not fits or target.dtype == torch.bool or target.shape != shape:
-            got = type(target).__name__
-            if isinstance(target, Tensor):
-                got = f"{tuple(target.shape)} of {target.dtype}"
-            raise FenchelError(
-                f"{name}: expected `target` to hold the column of each row, an integer tensor of "
-                f"shape {shape}, but got {got}."
-            )
-        columns = target.detach().long().cpu().reshape(-1, n)
+        what = "the column of each row"
+        columns = check_integers(name, target, (*problem.batch_shape, n), what).reshape(-1, n)
         rows = torch.arange(n)
         there = rows < problem.sizes[:, :1]
         used = there & (columns >= 0)
@@ -91,6 +84,11 @@ class Assignment(BuiltIn):
                 f"but instance {row} of the batch has {columns[row, :height].tolist()}."
             )
         return torch.where(used, rows * m + columns, -1)
+
+    def to_target(self, problem: Problem, parts: Tensor) -> Tensor:
+        cells = problem.indicator(parts).reshape(-1, *problem.layout)
+        columns = torch.where(cells.any(2), cells.argmax(2), -1)
+        return columns.reshape(*problem.batch_shape, problem.layout[0])
 
     def kind(self, problem: Problem) -> str:
         return "assignment"

@@ -12,8 +12,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_scores
 from fenchel.structures._sizes import check_sizes
-from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
-from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures._structure import BuiltIn, check_integers, masked
 from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 _FARTHEST = 1e15  # weights are exp(score), with exponents that are whole up to 2**53
@@ -72,9 +71,10 @@ class DependencyTree(BuiltIn):
         self.single_root = single_root
         self.projective = projective
 
-    def enumerate(self, n: int) -> Iterator[tuple[int, ...]]:
-        """All members as lists of parts, for ``n`` words; part = word * (n + 1) + head."""
-        for heads in itertools.product(range(n + 1), repeat=n):
+    def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
+        """All trees of instance ``row`` as lists of parts, which are word * (n + 1) + head."""
+        words, n = int(problem.sizes[row]), problem.layout[0]
+        for heads in itertools.product(range(words + 1), repeat=words):
             if _wrong(torch.tensor([heads]), self.single_root, self.projective) is None:
                 yield tuple(word * (n + 1) + head for word, head in enumerate(heads))
 
@@ -111,19 +111,10 @@ class DependencyTree(BuiltIn):
 
     def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         n = problem.layout[0]
-        shape = (*problem.batch_shape, n)
-        is_index = isinstance(target, Tensor) and not target.is_floating_point()
-        if not is_index or target.dtype == torch.bool or target.shape != shape:
-            got = type(target).__name__
-            if isinstance(target, Tensor):
-                got = f"{tuple(target.shape)} of {target.dtype}"
-            raise FenchelError(
-                f"{name}: expected `target` to hold the head of every word (0 is the root), an "
-                f"integer tensor of shape {shape}, but got {got}."
-            )
+        what = "the head of every word (0 is the root)"
+        heads = check_integers(name, target, (*problem.batch_shape, n), what).reshape(-1, n)
         words = torch.arange(n)
         inside = words < problem.sizes
-        heads = target.detach().long().cpu().reshape(-1, n)
         if bool((inside & ((heads < 0) | (heads > problem.sizes))).any()):
             raise FenchelError(
                 f"{name}: expected heads between 0 (the root) and the number of words in `target`, "
@@ -136,71 +127,44 @@ class DependencyTree(BuiltIn):
             raise FenchelError(f"{name}: expected `target` to hold trees of {self!r}, but {wrong}.")
         return torch.where(inside, words * (n + 1) + heads, -1)
 
+    def to_target(self, problem: Problem, parts: Tensor) -> Tensor:
+        n = problem.layout[0]
+        cells = problem.indicator(parts).reshape(-1, n, n + 1)
+        return torch.where(cells.any(2), cells.argmax(2), -1).reshape(*problem.batch_shape, n)
+
     def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        if omega not in self.smoothings:
-            raise FenchelError(self.no_smoothing(omega))
-        scores = self._cooled(problem, gamma)
-        kind = self.kind(problem)
-        value = smoothed_max(kind, scores, problem.layout, problem.sizes, omega, 1.0)
-        none = value.detach() == -math.inf
-        if bool(none.any()):
-            raise FenchelError(self.infeasible(int(none.long().argmax())))
-        return gamma * value
+        self._check_distances(problem, gamma)
+        return super().smoothed_max(problem, omega, gamma)
 
     def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        if omega not in self.smoothings:
-            raise FenchelError(self.no_smoothing(omega))
-        scores = self._cooled(problem, gamma)
-        kind = self.kind(problem)
-        mean, value = smoothed_argmax(kind, scores, problem.layout, problem.sizes, omega, 1.0)
-        none = value == -math.inf
-        if bool(none.any()):
-            raise FenchelError(self.infeasible(int(none.long().argmax())))
-        return mean
+        self._check_distances(problem, gamma)
+        return super().smoothed_argmax(problem, omega, gamma)
 
     def sample_parts(
         self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
     ) -> Tensor:
-        # The head of one word after the other, each from its marginals given those drawn before.
-        words = problem.layout[0]
-        self.smoothed_argmax(problem, "entropy", temperature)  # refuses what has no tree
-        sizes = problem.sizes.repeat(n, 1)
-        scores = (problem.scores.detach() / temperature).repeat(n, 1)
-        parts = torch.empty(len(scores), words, dtype=torch.int64)
-        for word in range(words):
-            own = slice(word * (words + 1), (word + 1) * (words + 1))
-            _, mean = kernels.smoothed(
-                self.kind(problem), scores, problem.layout, sizes, "entropy", 1.0, True
-            )
-            assert mean is not None
-            mean = mean[:, own]
-            there = sizes[:, 0] > word
-            # Rounding may leave -1e-17 in the reference.
-            mean = torch.where(there.unsqueeze(1), mean.clamp(min=0), 1.0)
-            head = torch.multinomial(mean, 1, generator=generator)
-            others = torch.arange(words + 1) != head
-            scores[:, own] = torch.where(others & there.unsqueeze(1), -math.inf, scores[:, own])
-            parts[:, word] = torch.where(there, word * (words + 1) + head[:, 0], -1)
-        return parts.reshape(n, -1, words)
+        self._check_distances(problem, temperature)
+        return super().sample_parts(problem, n, temperature, generator)
 
     def kind(self, problem: Problem) -> str:
         return "projective_tree" if self.projective else "tree"
 
-    def _cooled(self, problem: Problem, temperature: float) -> Tensor:
-        """Scores over the temperature, which a sum of weights must be able to tell apart.
+    def _check_distances(self, problem: Problem, temperature: float) -> None:
+        """Refuse scores over the temperature that a sum of weights could not tell apart.
 
         Weights are relative to the best head of each word. What is far below matters only where
         the trees need it.
         """
-        scores = problem.scores if temperature == 1 else problem.scores / temperature
-        known = scores.detach()
+        known = problem.scores.detach()
         if known.numel() == 0:
-            return scores
+            return
         low, high = known.aminmax()
-        if float(low) >= -_FARTHEST and float(high) <= _FARTHEST:
-            return scores
+        farthest = _FARTHEST * temperature
+        if float(low) >= -farthest and float(high) <= farthest:
+            return
+        known = known / temperature
         if bool((torch.where(known > -math.inf, known, 0.0).abs() <= _FARTHEST).all()):
-            return scores
+            return
         n = problem.layout[0]
         top = known.reshape(-1, n, n + 1).amax(2)
         top = torch.where(top > -math.inf, top, 0.0)
@@ -216,7 +180,6 @@ class DependencyTree(BuiltIn):
                 f"lower ones only where no tree needs them), but instance {row} of the batch has "
                 "others; use `fy.MAP` or a higher temperature."
             )
-        return scores
 
     def infeasible(self, row: int) -> str:
         return (

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_int, check_scores
-from fenchel.kernels import k_subsets_log_partition
 from fenchel.structures._sizes import check_sizes
-from fenchel.structures._structure import BuiltIn, masked
-from fenchel.structures._subset_lists import best_subsets, draw_subsets
+from fenchel.structures._structure import BuiltIn, check_integers, masked
 from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 
@@ -37,9 +35,9 @@ class KSubsets(BuiltIn):
         if self.k < 1:
             raise FenchelError(f"KSubsets: `k` must be at least 1; got {k}.")
 
-    def enumerate(self, n: int) -> Iterator[tuple[int, ...]]:
-        """All members as lists of parts, for ``n`` items."""
-        return itertools.combinations(range(n), self.k)
+    def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
+        """All subsets of instance ``row`` as lists of parts, which are items."""
+        return itertools.combinations(range(int(problem.sizes[row])), self.k)
 
     def __repr__(self) -> str:
         return f"KSubsets({self.k})"
@@ -72,16 +70,8 @@ class KSubsets(BuiltIn):
 
     def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         shape = self._target_shape(problem.batch_shape)
-        is_index = isinstance(target, Tensor) and not target.is_floating_point()
-        if not is_index or target.dtype == torch.bool or target.shape != shape:
-            got = type(target).__name__
-            if isinstance(target, Tensor):
-                got = f"{tuple(target.shape)} of {target.dtype}"
-            raise FenchelError(
-                f"{name}: expected `target` to hold the indices of the chosen items, an integer "
-                f"tensor of shape {tuple(shape)}, but got {got}."
-            )
-        items = target.long().cpu().reshape(-1, self.k).sort(-1).values
+        items = check_integers(name, target, shape, "the indices of the chosen items")
+        items = items.reshape(-1, self.k).sort(-1).values
         repeated = (items[:, 1:] == items[:, :-1]).any()
         if bool((items < 0).any() | (items >= problem.sizes).any() | repeated):
             twice = " or occurs twice" if self.k > 1 else ""
@@ -91,32 +81,9 @@ class KSubsets(BuiltIn):
             )
         return items
 
-    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        if omega not in self.smoothings:
-            raise FenchelError(self.no_smoothing(omega))
-        return gamma * k_subsets_log_partition(problem.scores / gamma, self.k, problem.sizes)
-
-    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        if omega not in self.smoothings:
-            raise FenchelError(self.no_smoothing(omega))
-        scores = problem.scores / gamma
-        if self.k == 1:
-            inside = torch.arange(scores.shape[1]) < problem.sizes
-            return torch.softmax(torch.where(inside, scores, -math.inf), 1)
-        graph = scores.requires_grad and torch.is_grad_enabled()
-        with torch.inference_mode(False), torch.enable_grad():
-            scores = scores if graph else scores.detach().clone().requires_grad_()
-            value = k_subsets_log_partition(scores, self.k, problem.sizes)
-            (means,) = torch.autograd.grad(value.sum(), scores, create_graph=graph)
-        return means
-
-    def sample_parts(
-        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
-    ) -> Tensor:
-        return draw_subsets(problem.scores / temperature, self.k, problem.sizes, n, generator)
-
-    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
-        return best_subsets(problem.scores, self.k, problem.sizes, k)
+    def to_target(self, problem: Problem, parts: Tensor) -> Tensor:
+        items = problem.indicator(parts).nonzero()[:, 1]
+        return items.reshape(self._target_shape(problem.batch_shape))
 
     def kind(self, problem: Problem) -> str:
         return "k_subsets"
@@ -140,6 +107,11 @@ class OneOf(KSubsets):
 
     def __repr__(self) -> str:
         return "OneOf()"
+
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        inside = torch.arange(problem.scores.shape[1]) < problem.sizes
+        return torch.softmax(torch.where(inside, problem.scores / gamma, -math.inf), 1)
 
     def _target_shape(self, batch_shape: torch.Size) -> torch.Size:
         return batch_shape

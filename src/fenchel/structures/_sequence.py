@@ -12,8 +12,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_int, check_scores
 from fenchel.structures._sizes import check_sizes
-from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
-from fenchel.structures._structure import BuiltIn, masked
+from fenchel.structures._structure import BuiltIn, check_integers, masked
 from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 _KINDS = {None: 0, "shared": 1, "each": 2}
@@ -74,31 +73,15 @@ class Sequence(BuiltIn):
         if self.n_tags < 1:
             raise FenchelError(f"Sequence: `n_tags` must be at least 1; got {n_tags}.")
 
-    def enumerate(
-        self,
-        positions: int,
-        transitions: str | None = None,
-        start: bool = False,
-        end: bool = False,
-        length: int | None = None,
-    ) -> Iterator[tuple[int, ...]]:
-        """All members as lists of parts.
-
-        Args:
-            positions: T.
-            transitions: None, ``"shared"`` or ``"each"``.
-            start: whether there are scores for the first tag.
-            end: whether there are scores for the last tag.
-            length: how many of the positions are there; all, if None.
-        """
-        k, length = self.n_tags, positions if length is None else length
-        squares = {None: 0, "shared": 1, "each": positions - 1}[transitions]
-        behind = positions * k + squares * k * k
+    def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
+        """All sequences of instance ``row`` as lists of parts."""
+        (positions, k, kind, start, end), length = problem.layout, int(problem.sizes[row])
+        behind = positions * k + (0, 1, positions - 1)[kind] * k * k
         for tags in itertools.product(range(k), repeat=length):
             parts = [t * k + tag for t, tag in enumerate(tags)]
-            if transitions is not None:
+            if kind != _KINDS[None]:
                 for t in range(length - 1):
-                    square = t if transitions == "each" else 0
+                    square = t if kind == _KINDS["each"] else 0
                     parts.append(positions * k + square * k * k + tags[t] * k + tags[t + 1])
             if start:
                 parts.append(behind + tags[0])
@@ -152,16 +135,8 @@ class Sequence(BuiltIn):
 
     def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
         positions = problem.layout[0]
-        shape = (*problem.batch_shape, positions)
-        fits = isinstance(target, Tensor) and tuple(target.shape) == shape
-        if not fits or target.dtype.is_floating_point or target.dtype == torch.bool:
-            got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
-            kind = f" of {target.dtype}" if isinstance(target, Tensor) else ""
-            raise FenchelError(
-                f"{name}: expected `target` to hold tag indices, an integer tensor of shape "
-                f"{shape}, but got {got}{kind}."
-            )
-        tags = target.detach().long().cpu().reshape(problem.scores.shape[0], positions)
+        tags = check_integers(name, target, (*problem.batch_shape, positions), "tag indices")
+        tags = tags.reshape(problem.scores.shape[0], positions)
         tags = torch.where(torch.arange(positions) < problem.sizes, tags, 0)
         if bool((tags < 0).any() | (tags >= self.n_tags).any()):
             raise FenchelError(
@@ -170,41 +145,11 @@ class Sequence(BuiltIn):
             )
         return kernels.sequence_parts(tags, problem.layout, problem.sizes)
 
-    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        self._check_smoothing(omega)
-        value = smoothed_max(
-            "sequence", problem.scores, problem.layout, problem.sizes, omega, gamma
-        )
-        self._check_feasible(value == -math.inf)
-        return value
-
-    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
-        self._check_smoothing(omega)
-        means, value = smoothed_argmax(
-            "sequence", problem.scores, problem.layout, problem.sizes, omega, gamma
-        )
-        self._check_feasible(value == -math.inf)
-        return means
-
-    def sample_parts(
-        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
-    ) -> Tensor:
-        """Random sequences, p(y) ~ exp(score / temperature): parts (n, instances, longest)."""
-        shape = (n, problem.scores.shape[0], problem.layout[0])
-        device = "cpu" if generator is None else generator.device
-        uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device).cpu()
-        scores = problem.scores.detach() / temperature
-        parts = kernels.sample_parts("sequence", scores, problem.layout, problem.sizes, uniform)
-        self._check_feasible((parts[:, :, :1] == -2).any(0).squeeze(-1))
-        return parts
-
-    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
-        """The k best: parts (instances, k, longest), scores (instances, k), -inf for none."""
-        parts, values = kernels.k_best_parts(
-            "sequence", problem.scores, problem.layout, problem.sizes, k
-        )
-        self._check_feasible(values[:, 0] == -math.inf)
-        return parts, values
+    def to_target(self, problem: Problem, parts: Tensor) -> Tensor:
+        positions, k = problem.layout[:2]
+        cells = problem.indicator(parts)[:, : positions * k].reshape(-1, positions, k)
+        tags = torch.where(cells.any(2), cells.argmax(2), -1)
+        return tags.reshape(*problem.batch_shape, positions)
 
     def n_choices(self, problem: Problem, parts: Tensor) -> Tensor:
         return problem.sizes[:, 0]  # a predecessor at each position but the first, and the last tag
@@ -216,14 +161,6 @@ class Sequence(BuiltIn):
         return "sequence"
 
     # ------------------------------------------------------------------ checks
-
-    def _check_smoothing(self, omega: str) -> None:
-        if omega not in self.smoothings:
-            raise FenchelError(self.no_smoothing(omega))
-
-    def _check_feasible(self, none: Tensor) -> None:
-        if bool(none.any()):
-            raise FenchelError(self.infeasible(int(none.long().argmax())))
 
     def _check_emissions(self, name: str, emissions: Any) -> tuple[torch.Size, int]:
         if isinstance(emissions, tuple | list):

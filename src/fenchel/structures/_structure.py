@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import FenchelError, check_mask, check_scores
 from fenchel._graphs import outside_graphs
+from fenchel.structures._smoothed import smoothed_argmax, smoothed_max
 from fenchel.structures.problem import Problem, Shaped, check_values, to_flat
 
 
@@ -126,6 +128,17 @@ class Structure(ABC):
             return torch.empty(0, 0, dtype=torch.int64)
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
+    def to_target(self, problem: Problem, parts: Tensor) -> Tensor:
+        """Lists of parts (instances, longest) in the form of targets: undoes ``target_parts``.
+
+        Where a target may hold anything, there is -1.
+        """
+        return problem.indicator(parts).long().reshape(*problem.batch_shape, *problem.layout)
+
+    def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
+        """All members of instance ``row`` as lists of parts, whatever their scores; for tests."""
+        raise FenchelError(f"{self!r}: listing all members is not implemented for this structure.")
+
     def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         """The smoothed maximum (instances), with gradients of every order in the scores."""
         raise FenchelError(self.no_smoothing(omega))
@@ -212,13 +225,69 @@ class BuiltIn(Structure):
     def best_parts(self, problem: Problem, scores: Tensor) -> Tensor:
         kind = self.kind(problem)
         parts = kernels.best_parts(kind, scores.detach(), problem.layout, problem.sizes)
-        if bool((parts[:, :1] == -2).any()):
-            row = int((parts[:, 0] == -2).long().argmax())
-            raise FenchelError(self.infeasible(row))
+        self._check_feasible((parts[:, :1] == -2).any(1))
         return parts
+
+    def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        kind = self.kind(problem)
+        value = smoothed_max(kind, problem.scores, problem.layout, problem.sizes, omega, gamma)
+        self._check_feasible(value.detach() == -math.inf)
+        return value
+
+    def smoothed_argmax(self, problem: Problem, omega: str, gamma: float) -> Tensor:
+        self._check_smoothing(omega)
+        kind = self.kind(problem)
+        means, value = smoothed_argmax(
+            kind, problem.scores, problem.layout, problem.sizes, omega, gamma
+        )
+        self._check_feasible(value == -math.inf)
+        return means
+
+    def sample_parts(
+        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+    ) -> Tensor:
+        kind = self.kind(problem)
+        if not kernels.is_known(f"sample.{kind}"):
+            return super().sample_parts(problem, n, temperature, generator)
+        scores = problem.scores.detach() / temperature
+        parts = kernels.sample_parts(kind, scores, problem.layout, problem.sizes, n, generator)
+        self._check_feasible((parts[:, :, :1] == -2).any(0).any(1))
+        return parts
+
+    def k_best_parts(self, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+        kind = self.kind(problem)
+        if not kernels.is_known(f"k_best.{kind}"):
+            return super().k_best_parts(problem, k)
+        parts, values = kernels.k_best_parts(kind, problem.scores, problem.layout, problem.sizes, k)
+        self._check_feasible(values[:, 0] == -math.inf)
+        return parts, values
+
+    def _check_smoothing(self, omega: str) -> None:
+        if omega not in self.smoothings:
+            raise FenchelError(self.no_smoothing(omega))
+
+    def _check_feasible(self, none: Tensor) -> None:
+        """Refuse a batch (instances) of which some have no structure with a finite score."""
+        if bool(none.any()):
+            raise FenchelError(self.infeasible(int(none.long().argmax())))
 
     @abstractmethod
     def kind(self, problem: Problem) -> str: ...
+
+
+def check_integers(name: str, target: Any, shape: tuple[int, ...], what: str) -> Tensor:
+    """A target of integers, without a graph, int64 on the CPU."""
+    fits = isinstance(target, Tensor) and tuple(target.shape) == tuple(shape)
+    if not fits or target.is_floating_point() or target.dtype == torch.bool:
+        got = type(target).__name__
+        if isinstance(target, Tensor):
+            got = f"{tuple(target.shape)} of {target.dtype}"
+        raise FenchelError(
+            f"{name}: expected `target` to hold {what}, an integer tensor of shape {tuple(shape)}, "
+            f"but got {got}."
+        )
+    return target.detach().long().cpu()
 
 
 def masked(name: str, scores: Tensor, mask: Any) -> Tensor:

@@ -7,6 +7,7 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
+from fenchel.kernels._random import uniform
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
@@ -58,17 +59,24 @@ def product(
 
 
 @implements("sample.sequence", NATIVE)
-def sample(scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tensor) -> Tensor:
-    """Lists of parts (n, instances, longest) from uniform numbers (n, instances, T)."""
-    scores, sizes, uniform = readable(scores), readable(sizes), readable(uniform)
-    out = empty((*uniform.shape[:2], most_parts(layout)), torch.int32)
+def sample(
+    scores: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    n: int,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Lists of parts (n, instances, longest)."""
+    scores, sizes = readable(scores), readable(sizes)
+    numbers = uniform((n, scores.shape[0], layout[0]), generator)
+    out = empty((n, scores.shape[0], most_parts(layout)), torch.int32)
     _sample(
         scores,
         *scores.shape,
         layout_numbers(layout),
         sizes,
-        uniform,
-        uniform.shape[0],
+        numbers,
+        n,
         out,
     )
     return out.long()

@@ -7,17 +7,11 @@ what is exported here is maths around them that no backend has a kernel for.
 """
 
 from fenchel.kernels._table import load_backend
-from fenchel.kernels.reference._alignment_paths import alignment_k_best, alignment_samples
 from fenchel.kernels.reference._groups import pooled
-from fenchel.kernels.reference._k_subsets import k_subsets_log_partition, k_subsets_tables
 from fenchel.kernels.reference._lists import rows_of
 from fenchel.kernels.reference._sequence import sequence_parts
 
 __all__ = [
-    "alignment_k_best",
-    "alignment_samples",
-    "k_subsets_log_partition",
-    "k_subsets_tables",
     "pooled",
     "rows_of",
     "sequence_parts",

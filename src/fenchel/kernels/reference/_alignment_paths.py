@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fenchel.kernels._random import uniform
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._alignment import STEPS, alignment_values
 
@@ -26,29 +27,29 @@ def alignment_best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor)
     return parts
 
 
+@implements("sample.alignment", REFERENCE, alone=True)
 def alignment_samples(
     scores: Tensor,
     layout: tuple[int, ...],
     sizes: Tensor,
-    n_samples: int,
-    temperature: float,
+    n: int,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Paths (n_samples, instances, m + n - 1) from the Gibbs distribution of their scores.
+    """Paths (n, instances, m + n - 1) from the Gibbs distribution of their scores.
 
     From the last cell back: the share of the three cells before it in the log-partition of a cell
     is the probability that the path came from there.
     """
-    values = alignment_values(scores, layout, "entropy", temperature)
-    instances = torch.arange(len(scores)).repeat(n_samples)
+    values = alignment_values(scores, layout, "entropy", 1.0)
+    instances = torch.arange(len(scores)).repeat(n)
 
     def choose(before: Tensor) -> Tensor:
-        shares = ((before - before.amax(0)) / temperature).exp().cumsum(0)
-        u = torch.rand(before.shape[1], dtype=before.dtype, generator=generator) * shares[-1]
+        shares = (before - before.amax(0)).exp().cumsum(0)
+        u = uniform((before.shape[1],), generator) * shares[-1]
         return (u >= shares[:-1]).sum(0)
 
     parts = _walk(values, sizes, instances, choose)
-    return parts.reshape(n_samples, len(scores), parts.shape[1])
+    return parts.reshape(n, len(scores), parts.shape[1])
 
 
 def _walk(
@@ -80,6 +81,7 @@ def _entries(values: Tensor, instances: Tensor, i: Tensor, j: Tensor) -> Tensor:
     return torch.where(inside, values[instances, i.clamp(min=0), j.clamp(min=0)], -math.inf)
 
 
+@implements("k_best.alignment", REFERENCE, alone=True)
 def alignment_k_best(
     scores: Tensor, layout: tuple[int, ...], sizes: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._guarded import finite, log_sum_exp
+from fenchel.kernels.reference._smoothed import register_smoothed
 
 
 @implements("oracle.k_subsets", REFERENCE)
@@ -29,12 +30,21 @@ def k_subsets_log_partition(scores: Tensor, k: int, sizes: Tensor) -> Tensor:
     The elementary symmetric polynomial of degree k, item by item: a subset of j of the first i
     items has the i-th, or not. In logarithms, so nothing overflows.
     """
+    top = _top(scores, sizes)
     if k == 1:
         inside = torch.arange(scores.shape[1]) < sizes
-        return torch.logsumexp(torch.where(inside, scores, -math.inf), 1)
-    top = _top(scores, sizes)
+        # Less the top, for its gradient's sake: exp(score - log-partition) would round large ones.
+        below = torch.where(inside, scores, -math.inf) - top
+        return torch.logsumexp(below, 1) + top.squeeze(1)
     tables, _ = k_subsets_tables(scores, k, sizes)
     return tables[-1][:, k] + k * top.squeeze(1)
+
+
+register_smoothed(
+    "k_subsets",
+    lambda scores, layout, sizes, *_: k_subsets_log_partition(scores, layout[1], sizes),
+    alone=True,
+)
 
 
 def k_subsets_tables(scores: Tensor, k: int, sizes: Tensor) -> tuple[list[Tensor], Tensor]:

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel.kernels._random import uniform
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._guarded import finite, log_sum_exp
 from fenchel.kernels.reference._sequence import Blocks, sequence_parts, split
@@ -30,14 +31,18 @@ register_smoothed(
 
 @implements("sample.sequence", REFERENCE)
 def sequence_sample(
-    scores: Tensor, layout: tuple[int, ...], sizes: Tensor, uniform: Tensor
+    scores: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    n: int,
+    generator: torch.Generator | None,
 ) -> Tensor:
     """Forward filtering, backward sampling: parts (n, instances, longest)."""
     blocks = split(scores, layout)
     messages, _ = _messages("entropy", blocks, sizes)
     none = messages[-1].amax(1) == -math.inf
     paths = []
-    for numbers in uniform:
+    for numbers in uniform((n, scores.shape[0], layout[0]), generator):
         tags: list[Tensor] = []
         for t in range(layout[0] - 1, -1, -1):
             x = messages[t]

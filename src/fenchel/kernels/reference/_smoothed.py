@@ -17,7 +17,12 @@ Correction = Callable[[Tensor, Layout, Tensor], Tensor]
 
 
 def register_smoothed(
-    kind: str, value: Value, correct: Correction | None = None, *, divide: bool = True
+    kind: str,
+    value: Value,
+    correct: Correction | None = None,
+    *,
+    divide: bool = True,
+    alone: bool = False,
 ) -> None:
     """Enter the dynamic program of a kind of structures into the table.
 
@@ -27,6 +32,7 @@ def register_smoothed(
         correct: rounds the means.
         divide: give the program scores over gamma, and a strength of 1. It then need not know of
             strengths, and the means are those of the program to the last digit.
+        alone: no backend is to have a kernel for it.
     """
 
     def values_of(
@@ -47,7 +53,7 @@ def register_smoothed(
     def undo(values: Tensor, gamma: float) -> Tensor:
         return values * gamma if divide and gamma != 1 else values
 
-    @implements(f"smoothed.{kind}", REFERENCE)
+    @implements(f"smoothed.{kind}", REFERENCE, alone=alone)
     def smoothed(
         scores: Tensor, layout: Layout, sizes: Tensor, omega: str, gamma: float, with_means: bool
     ) -> tuple[Tensor, Tensor | None]:
@@ -60,7 +66,7 @@ def register_smoothed(
             means = means_of(inner, values, layout, sizes, False)
         return undo(values.detach(), gamma), means
 
-    @implements(f"product.{kind}", REFERENCE)
+    @implements(f"product.{kind}", REFERENCE, alone=alone)
     def product(
         scores: Tensor,
         directions: Tensor,

@@ -8,27 +8,34 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel.kernels import k_subsets_tables
+from fenchel.kernels._random import uniform
+from fenchel.kernels._table import REFERENCE, implements
+from fenchel.kernels.reference._k_subsets import k_subsets_tables
 
 
+@implements("sample.k_subsets", REFERENCE, alone=True)
 def draw_subsets(
-    scores: Tensor, k: int, sizes: Tensor, n: int, generator: torch.Generator | None
+    scores: Tensor,
+    layout: tuple[int, ...],
+    sizes: Tensor,
+    n: int,
+    generator: torch.Generator | None,
 ) -> Tensor:
     """``n`` subsets of k items for each instance, drawn by their probability (n, instances, k).
 
     From the last item to the first: with r to go among the first i items, item i is in with the
     share of those subsets of r that have it.
     """
-    count, items = scores.shape
+    count, (items, k) = scores.shape[0], layout
     tables, known = k_subsets_tables(scores, k, sizes)
     left = torch.full((n, count), k)
     parts = torch.empty(n, count, k, dtype=torch.int64)
     rows = torch.arange(count)
-    uniform = torch.rand(items, n, count, generator=generator, dtype=torch.float64)
+    numbers = uniform((items, n, count), generator)
     for i in range(items - 1, -1, -1):
         needed = left.clamp(min=1)
         share = known[:, i] + tables[i][rows, needed - 1] - tables[i + 1][rows, needed]
-        inside = (left > 0) & (uniform[i].log() < share)
+        inside = (left > 0) & (numbers[i].log() < share)
         last = left - 1
         parts.scatter_(
             2,
@@ -41,13 +48,16 @@ def draw_subsets(
     return parts
 
 
-def best_subsets(scores: Tensor, k: int, sizes: Tensor, how_many: int) -> tuple[Tensor, Tensor]:
+@implements("k_best.k_subsets", REFERENCE, alone=True)
+def best_subsets(
+    scores: Tensor, layout: tuple[int, ...], sizes: Tensor, how_many: int
+) -> tuple[Tensor, Tensor]:
     """The best subsets in order (instances, how_many, k) and their scores (instances, how_many).
 
     Best first over places in the sorted scores: each subset but the best has one better subset that
     is a step away, so a queue of the steps finds them in order.
     """
-    count, items = scores.shape
+    count, (items, k) = scores.shape[0], layout
     parts = torch.full((count, how_many, k), -1)
     values = torch.full((count, how_many), -math.inf, dtype=torch.float64)
     inside = torch.arange(items) < sizes
