@@ -82,7 +82,7 @@ def matching() -> Figure:
     answers = {
         "MAP": fy.MAP(fy.Assignment()).predict(scores),
         "SparseMAP": fy.SparseMAP(fy.Assignment()).predict(scores),
-        "sinkhorn, temperature 0.5": fy.sinkhorn(scores, 0.5),
+        "sinkhorn, gamma 0.5": fy.sinkhorn(scores, 0.5),
     }
     figure = Figure(figsize=(10, 3.0), layout="constrained")
     for axes, (label, mean) in zip(figure.subplots(1, 3), answers.items(), strict=True):

@@ -36,8 +36,10 @@ def documented() -> set[str]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_reference_has_every_public_name(module):
-    public = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
-    assert public <= documented()
+    # What the front has too is documented there.
+    names = set(importlib.import_module(module).__all__)
+    own = names if module == "fenchel" else names - set(importlib.import_module("fenchel").__all__)
+    assert {f"{module}.{name}" for name in own} <= documented()
 
 
 def test_reference_has_only_public_names():

@@ -4,7 +4,7 @@ Import it as ``import fenchel as fy``.
 """
 
 import fenchel._before_torch  # noqa: F401 (first: what it does must come before torch)
-from fenchel import metrics, nn
+from fenchel import metrics, nn, structures
 from fenchel._checks import FenchelError
 from fenchel.attention import entmax_attention, sparse_entmax_attention
 from fenchel.distributions import SparseCategorical
@@ -52,44 +52,23 @@ from fenchel.regularizers import (
     Tsallis,
     Zero,
 )
-from fenchel.structures import (
-    Alignment,
-    Assignment,
-    DependencyTree,
-    KSubsets,
-    OneOf,
-    Sequence,
-    SequenceScores,
-    SinkhornSolution,
-    Structure,
-    dtw,
-    sinkhorn,
-    sinkhorn_solve,
-    soft_dtw,
-    soft_dtw_divergence,
-)
+from fenchel.solvers import SinkhornSolution, sinkhorn, sinkhorn_solve
+from fenchel.structures import *  # noqa: F403  (what a new structure adds is public at once)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MAP",
-    "Alignment",
-    "Assignment",
     "Backends",
-    "DependencyTree",
     "FenchelError",
     "FusedLasso",
     "Gini",
-    "KSubsets",
     "Marginals",
     "Norm",
-    "OneOf",
     "Oscar",
     "Regularizer",
     "Renyi",
     "Scaled",
-    "Sequence",
-    "SequenceScores",
     "Shannon",
     "SinkhornSolution",
     "SmoothedDP",
@@ -98,13 +77,11 @@ __all__ = [
     "SparseRows",
     "Squared",
     "SquaredNorm",
-    "Structure",
     "StructuredRegularizer",
     "Tsallis",
     "Zero",
     "backends",
     "budget",
-    "dtw",
     "entmax",
     "entmax15",
     "entmax15_loss",
@@ -122,8 +99,6 @@ __all__ = [
     "renyimax",
     "sinkhorn",
     "sinkhorn_solve",
-    "soft_dtw",
-    "soft_dtw_divergence",
     "softmax",
     "sparse_entmax",
     "sparse_entmax_attention",
@@ -133,3 +108,4 @@ __all__ = [
     "use_backend",
     "vocab_parallel_entmax_loss",
 ]
+__all__ += structures.__all__

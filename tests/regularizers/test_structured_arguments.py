@@ -118,7 +118,7 @@ def test_the_structure(wrong):
 def test_numbers():
     chain, zero = fy.Sequence(2), "(0 would be MAP)"
     for make, name, more in [
-        (lambda x: fy.Marginals(chain, x), "Marginals: `temperature`", ""),
+        (lambda x: fy.Marginals(chain, x), "Marginals: `gamma`", ""),
         (lambda x: fy.SparseMAP(chain, x), "SparseMAP: `gamma`", f" {zero}"),
         (lambda x: fy.SmoothedDP(chain, "l2", x), "SmoothedDP: `gamma`", f" {zero}"),
     ]:
@@ -175,6 +175,6 @@ def test_the_solver_stops_when_it_is_told_to(rng):
 def test_reprs():
     chain = fy.Sequence(2)
     assert repr(fy.MAP(chain)) == "MAP(Sequence(2))"
-    assert repr(fy.Marginals(chain, 0.5)) == "Marginals(Sequence(2), temperature=0.5)"
+    assert repr(fy.Marginals(chain, 0.5)) == "Marginals(Sequence(2), gamma=0.5)"
     assert repr(fy.SparseMAP(chain)) == "SparseMAP(Sequence(2), gamma=1)"
     assert repr(fy.SmoothedDP(chain, "l2", 2)) == "SmoothedDP(Sequence(2), 'l2', gamma=2)"

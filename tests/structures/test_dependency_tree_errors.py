@@ -62,7 +62,7 @@ def test_scores_too_far_apart_for_a_sum(tree, scale):
     message = (
         f"{tree!r}: expected scores up to 1e+15 for a sum over all trees (far lower ones only "
         "where no tree needs them), but instance 1 of the batch has others; use `fy.MAP` or a "
-        "higher temperature."
+        "higher `gamma`."
     )
     batch = torch.cat((scores, scale * scores))
     check(message, lambda: marginals(tree, batch))

@@ -138,12 +138,12 @@ class LinearModel(BaseEstimator):
         X = self._check_X(X, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
-    def _distribution(self, X: Any, temperature: float = 1.0) -> Any:
-        """The map of the scores times ``temperature``, shape (n, classes)."""
+    def _distribution(self, X: Any, inverse_temperature: float = 1.0) -> Any:
+        """The map of the scores times ``inverse_temperature``, shape (n, classes)."""
         scores = self._scores(X)
         if scores.shape[1] == 1:
             scores = np.hstack([np.zeros_like(scores), scores])
-        return Oracle(self.omega_).predict(np.ascontiguousarray(scores * temperature))
+        return Oracle(self.omega_).predict(np.ascontiguousarray(scores * inverse_temperature))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

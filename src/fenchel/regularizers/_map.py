@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.regularizers._structured import StructuredRegularizer
+from fenchel.regularizers._structured import StructuredRegularizer, means_of
 from fenchel.structures.problem import Problem
 
 
@@ -34,10 +34,11 @@ class MAP(StructuredRegularizer):
     def margin(self) -> float:
         return 0.0
 
-    def __call__(self, means: Any) -> Tensor:
-        """Ω(μ) = 0 for each instance."""
-        unary = self.structure.unary(means)
-        return torch.zeros_like(unary).flatten(-self.structure.event_dim).sum(-1)
+    def omega_at(self, problem: Problem) -> Tensor:
+        return 0.0 * means_of(problem).sum(1)
+
+    def gradient_at(self, problem: Problem) -> Tensor:
+        return torch.zeros_like(problem.scores.detach())
 
     def mean(self, problem: Problem) -> Tensor:
         with torch.no_grad():

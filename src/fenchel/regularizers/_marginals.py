@@ -16,17 +16,17 @@ from fenchel.structures.problem import Problem
 class Marginals(StructuredRegularizer):
     r"""The Gibbs distribution over structures: a conditional random field.
 
-    .. math:: p(y) \propto \exp(\langle \theta, y \rangle / \tau), \qquad \Omega(\mu) = -\tau H(p),
-        \qquad \Omega^*(\theta) = \tau \log \sum_{y \in \mathcal Y} e^{\langle \theta, y \rangle /
-        \tau}
+    .. math:: p(y) \propto \exp(\langle \theta, y \rangle / \gamma), \qquad
+        \Omega(\mu) = -\gamma H(p), \qquad
+        \Omega^*(\theta) = \gamma \log \sum_{y \in \mathcal Y} e^{\langle \theta, y \rangle/\gamma}
 
     ``predict`` gives the marginal probability of every part, ``loss`` the negative
-    log-likelihood times τ. All derivatives are exact, of every order.
+    log-likelihood times γ. All derivatives are exact, of every order.
 
     Args:
         structure: one with a tractable log-partition function; for others (assignments) the error
             says what to use.
-        temperature: τ, above 0.
+        gamma: γ, above 0.
 
     Example:
         >>> Marginals(fy.KSubsets(2)).predict(torch.zeros(4))
@@ -35,11 +35,9 @@ class Marginals(StructuredRegularizer):
         6.0
     """
 
-    def __init__(self, structure: Structure, temperature: float = 1.0) -> None:
+    def __init__(self, structure: Structure, gamma: float = 1.0) -> None:
         super().__init__(structure)
-        self.temperature = check_positive(
-            "Marginals", "temperature", temperature, 1e300, "a finite number above 0"
-        )
+        self.gamma = check_positive("Marginals", "gamma", gamma, 1e300, "a finite number above 0")
         if "entropy" not in structure.smoothings:
             raise FenchelError(f"Marginals: {structure.no_smoothing('entropy')}")
 
@@ -61,7 +59,7 @@ class Marginals(StructuredRegularizer):
         problem = self.structure.problem(self._named("entropy"), scores, lengths, mask)
         mean = self.mean(problem)
         known = torch.where(problem.scores == -math.inf, 0.0, problem.scores)
-        return problem.values((self.maximum(problem) - (known * mean).sum(1)) / self.temperature)
+        return problem.values((self.maximum(problem) - (known * mean).sum(1)) / self.gamma)
 
     @outside_graphs
     def log_prob(
@@ -80,7 +78,7 @@ class Marginals(StructuredRegularizer):
             lengths: sizes of the instances, if they differ.
             mask: boolean, True where a part may be used.
         """
-        return -self.loss(scores, target, lengths=lengths, mask=mask) / self.temperature
+        return -self.loss(scores, target, lengths=lengths, mask=mask) / self.gamma
 
     @outside_graphs
     def sample(
@@ -108,7 +106,7 @@ class Marginals(StructuredRegularizer):
         _check_count(name, "n", n)
         problem = self.structure.problem(name, scores, lengths, mask)
         with torch.no_grad():
-            drawn = self.structure.sample_parts(problem, n, self.temperature, generator)
+            drawn = self.structure.sample_parts(problem, n, self.gamma, generator)
             return [problem.means(problem.indicator(parts)) for parts in drawn]
 
     @outside_graphs
@@ -139,19 +137,19 @@ class Marginals(StructuredRegularizer):
         problem = self.structure.problem(name, scores, lengths, mask)
         with torch.no_grad():
             parts, best = self.structure.k_best_parts(problem, k)
-            logs = (best - self.maximum(problem).unsqueeze(1)) / self.temperature
+            logs = (best - self.maximum(problem).unsqueeze(1)) / self.gamma
             found = [problem.means(problem.indicator(parts[:, i])) for i in range(k)]
         logs = logs.to(problem.device, problem.dtype)
         return found, logs.reshape(*problem.batch_shape, k)
 
     def mean(self, problem: Problem) -> Tensor:
-        return self.structure.smoothed_argmax(problem, "entropy", self.temperature)
+        return self.structure.smoothed_argmax(problem, "entropy", self.gamma)
 
     def maximum(self, problem: Problem) -> Tensor:
-        return self.structure.smoothed_max(problem, "entropy", self.temperature)
+        return self.structure.smoothed_max(problem, "entropy", self.gamma)
 
     def __repr__(self) -> str:
-        return f"Marginals({self.structure!r}, temperature={self.temperature:g})"
+        return f"Marginals({self.structure!r}, gamma={self.gamma:g})"
 
 
 def _check_count(name: str, label: str, count: int) -> None:

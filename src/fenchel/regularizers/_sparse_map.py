@@ -9,7 +9,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_int, check_positive
 from fenchel._graphs import outside_graphs
 from fenchel.regularizers._envelope import envelope
-from fenchel.regularizers._structured import StructuredRegularizer, inner
+from fenchel.regularizers._structured import StructuredRegularizer, inner, means_of
 from fenchel.solvers import SparseDistribution, sparse_map, sparse_map_means
 from fenchel.structures import Structure
 from fenchel.structures.problem import Problem
@@ -74,10 +74,13 @@ class SparseMAP(StructuredRegularizer):
         """A structure must lead each other by γ/2 times their squared distance: γ for one of k."""
         return self.gamma
 
-    def __call__(self, means: Any) -> Tensor:
-        """Ω(μ), γ/2 times the squared norm of the unary means, for each instance."""
-        unary = self.structure.unary(means)
-        return 0.5 * self.gamma * unary.square().flatten(-self.structure.event_dim).sum(-1)
+    def omega_at(self, problem: Problem) -> Tensor:
+        return 0.5 * self.gamma * means_of(problem)[:, : problem.n_unary].square().sum(1)
+
+    def gradient_at(self, problem: Problem) -> Tensor:
+        slope = self.gamma * means_of(problem).detach()
+        slope[:, problem.n_unary :] = 0
+        return slope
 
     @outside_graphs
     def solve(

@@ -10,8 +10,14 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number
 from fenchel._graphs import outside_graphs
+from fenchel._warn import warn
+from fenchel.regularizers._envelope import envelope
+from fenchel.solvers import dual_point
 from fenchel.structures import Structure
 from fenchel.structures.problem import Problem, refuse_unreadable, to_flat
+
+_ROUNDINGS = 8  # roundings of a mean that may be left when its scores are found
+_FAR = 100 * _ROUNDINGS  # roundings from which on nothing was found
 
 
 class StructuredRegularizer(ABC):
@@ -21,11 +27,14 @@ class StructuredRegularizer(ABC):
     classes:
 
     ==================  ==========================================================================
+    ``Ω(μ)``            the regularizer at a mean, by calling the object
     ``predict(θ)``      the mean structure :math:`\hat\mu = \arg\max_{\mu \in \operatorname{conv}
                         \mathcal Y} \langle \theta, \mu \rangle - \Omega(\mu)`, in the form of θ
     ``conjugate(θ)``    the value :math:`\Omega^*(\theta)` of that maximum; its gradient is the mean
     ``loss(θ, y)``      :math:`\Omega^*(\theta) + \Omega(y) - \langle \theta, y \rangle`; its
                         gradient is :math:`\hat\mu - y`
+    ``bregman(y, p)``   :math:`\Omega(y) - \Omega(p) - \langle \nabla\Omega(p), y - p \rangle`
+    ``margin``          the lead at which the loss is 0
     ==================  ==========================================================================
 
     Scores, lengths, masks and targets are those of the structure, whatever the regularizer.
@@ -60,7 +69,55 @@ class StructuredRegularizer(ABC):
         """The loss (instances) of members, differentiable: here for an Ω that is 0 on all."""
         return self.maximum(problem) - problem.score(parts)
 
+    def omega_at(self, problem: Problem) -> Tensor:
+        """Ω (instances) at means in the place of scores, differentiable: here by its conjugate.
+
+        Some structures have ``-inf`` where a part may never be used: :func:`means_of` takes it out.
+        """
+        value, gradient = self._dual(problem)
+        return envelope(value, problem.scores, gradient)
+
+    def gradient_at(self, problem: Problem) -> Tensor:
+        """∇Ω (instances, parts) at means in the place of scores, without a graph."""
+        return self._dual(problem)[1]
+
     # ------------------------------------------------------------------ what users call
+
+    @outside_graphs
+    def __call__(self, means: Any, *, lengths: Tensor | None = None) -> Tensor:
+        """Ω(μ), one number for each instance, for means of the structure (which is not checked).
+
+        Args:
+            means: in the form that ``predict`` gives; a structure as 0s and 1s is one too.
+            lengths: sizes of the instances, if they differ.
+        """
+        problem = self.structure.problem(self._named(), means, lengths, None)
+        return problem.values(self.omega_at(problem))
+
+    @outside_graphs
+    def bregman(self, y: Any, p: Any, *, lengths: Tensor | None = None) -> Tensor:
+        r"""The Bregman divergence :math:`\Omega(y) - \Omega(p) - \langle \nabla\Omega(p), y - p
+        \rangle` of each instance: the loss at a dual pair :math:`\theta = \nabla\Omega(p)`.
+
+        For :class:`Marginals` it is γ times the Kullback-Leibler divergence of the distribution of
+        ``p`` from that of ``y``.
+
+        Args:
+            y: means, in the form that ``predict`` gives.
+            p: other means.
+            lengths: sizes of the instances, if they differ.
+        """
+        name = self._named("bregman")
+        one = self.structure.problem(name, y, lengths, None)
+        other = self.structure.problem(name, p, lengths, None)
+        if one.scores.shape != other.scores.shape or one.batch_shape != other.batch_shape:
+            raise FenchelError(f"{name}: expected `y` and `p` of one form, but they differ.")
+        apart = means_of(one) - means_of(other)
+        slope = self.gradient_at(other)
+        # A part that neither uses says nothing, even at -inf.
+        linear = torch.where(apart == 0, 0.0, slope * apart).sum(1)
+        value = self.omega_at(one) - self.omega_at(other) - linear
+        return one.values(torch.where(value < 0, value - value.detach(), value))
 
     @outside_graphs
     def predict(
@@ -152,11 +209,50 @@ class StructuredRegularizer(ABC):
         rest = problem.scores.shape[1] - n
         return replace(problem, scores=problem.scores + torch.nn.functional.pad(added, (0, rest)))
 
+    def _dual(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Ω and its gradient at the means of a problem, without a graph."""
+        means = means_of(problem).detach()
+        level = torch.zeros_like(means).masked_fill(problem.scores == -math.inf, -math.inf)
+        start = level
+        if (
+            self.margin == math.inf
+        ):  # then a mean of 0 needs a score of -inf; else a low one will do
+            used = self._usable(replace(problem, scores=level))
+            start = torch.where(used & (means <= 0), -math.inf, level)
+        if means.shape[0] == 0:
+            return means.new_zeros(0), start
+
+        def conjugate(scores: Tensor) -> tuple[Tensor, Tensor]:
+            asked = replace(problem, scores=scores)
+            return self.maximum(asked), self.mean(asked)
+
+        # Rounded means are off the hull, where no scores can follow.
+        eps = torch.finfo(problem.dtype).eps
+        found = dual_point(conjugate, means, start, tol=_ROUNDINGS * eps)
+        worst = float(found.residual.amax())
+        if worst > _FAR * eps:
+            warn(
+                f"{self._named()}: no scores have these means, as far as {found.iterations} steps "
+                f"can tell (the nearest are off by {worst:.1e}); are they means of "
+                f"{self.structure!r}?"
+            )
+        return found.value, found.scores
+
+    def _usable(self, problem: Problem) -> Tensor:
+        """Which parts (instances, parts) some member has."""
+        with torch.no_grad():
+            return self.structure.smoothed_argmax(problem, "entropy", 1.0) > 0
+
     def _named(self, method: str = "") -> str:
         return f"{type(self).__name__}.{method}".rstrip(".")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.structure!r})"
+
+
+def means_of(problem: Problem) -> Tensor:
+    """The means (instances, parts) of a problem that was made of means."""
+    return torch.where(problem.scores == -math.inf, 0.0, problem.scores)
 
 
 def inner(scores: Tensor, counts: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from fenchel.structures._dependency_tree import DependencyTree
 from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._one_of import KSubsets, OneOf
 from fenchel.structures._sequence import Sequence, SequenceScores
-from fenchel.structures._sinkhorn import SinkhornSolution, sinkhorn, sinkhorn_solve
 from fenchel.structures._structure import Structure
 
 __all__ = [
@@ -17,11 +16,8 @@ __all__ = [
     "OneOf",
     "Sequence",
     "SequenceScores",
-    "SinkhornSolution",
     "Structure",
     "dtw",
-    "sinkhorn",
-    "sinkhorn_solve",
     "soft_dtw",
     "soft_dtw_divergence",
 ]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_number
-from fenchel.structures._matrix import all_finite, inside_cells, matrix_problem
 from fenchel.structures._structure import BuiltIn
+from fenchel.structures.matrix import all_finite, inside_cells, matrix_problem
 from fenchel.structures.problem import Problem
 
 _STEPS = ((1, 1), (1, 0), (0, 1))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.structures._matrix import all_finite, matrix_problem
 from fenchel.structures._structure import BuiltIn, check_integers
+from fenchel.structures.matrix import all_finite, matrix_problem
 from fenchel.structures.problem import Problem
 
 

@@ -141,16 +141,16 @@ class DependencyTree(BuiltIn):
         return super().smoothed_argmax(problem, omega, gamma)
 
     def sample_parts(
-        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+        self, problem: Problem, n: int, gamma: float, generator: torch.Generator | None
     ) -> Tensor:
-        self._check_distances(problem, temperature)
-        return super().sample_parts(problem, n, temperature, generator)
+        self._check_distances(problem, gamma)
+        return super().sample_parts(problem, n, gamma, generator)
 
     def kind(self, problem: Problem) -> str:
         return "projective_tree" if self.projective else "tree"
 
-    def _check_distances(self, problem: Problem, temperature: float) -> None:
-        """Refuse scores over the temperature that a sum of weights could not tell apart.
+    def _check_distances(self, problem: Problem, gamma: float) -> None:
+        """Refuse scores over gamma that a sum of weights could not tell apart.
 
         Weights are relative to the best head of each word. What is far below matters only where
         the trees need it.
@@ -159,10 +159,10 @@ class DependencyTree(BuiltIn):
         if known.numel() == 0:
             return
         low, high = known.aminmax()
-        farthest = _FARTHEST * temperature
+        farthest = _FARTHEST * gamma
         if float(low) >= -farthest and float(high) <= farthest:
             return
-        known = known / temperature
+        known = known / gamma
         if bool((torch.where(known > -math.inf, known, 0.0).abs() <= _FARTHEST).all()):
             return
         n = problem.layout[0]
@@ -178,7 +178,7 @@ class DependencyTree(BuiltIn):
             raise FenchelError(
                 f"{self!r}: expected scores up to {_FARTHEST:g} for a sum over all trees (far "
                 f"lower ones only where no tree needs them), but instance {row} of the batch has "
-                "others; use `fy.MAP` or a higher temperature."
+                "others; use `fy.MAP` or a higher `gamma`."
             )
 
     def infeasible(self, row: int) -> str:

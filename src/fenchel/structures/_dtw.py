@@ -8,8 +8,8 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_positive, check_scores
 from fenchel._graphs import outside_graphs
 from fenchel.structures._alignment import Alignment
-from fenchel.structures._matrix import all_finite, inside_cells
 from fenchel.structures._sizes import check_sizes
+from fenchel.structures.matrix import all_finite, inside_cells
 from fenchel.structures.problem import Problem, refuse_unreadable
 
 

@@ -148,7 +148,7 @@ class Structure(ABC):
         raise FenchelError(self.no_smoothing(omega))
 
     def sample_parts(
-        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+        self, problem: Problem, n: int, gamma: float, generator: torch.Generator | None
     ) -> Tensor:
         """Draws from the Gibbs distribution as lists of parts (n, instances, longest)."""
         raise FenchelError(f"{self!r}: drawing samples is not implemented for this structure.")
@@ -245,12 +245,12 @@ class BuiltIn(Structure):
         return means
 
     def sample_parts(
-        self, problem: Problem, n: int, temperature: float, generator: torch.Generator | None
+        self, problem: Problem, n: int, gamma: float, generator: torch.Generator | None
     ) -> Tensor:
         kind = self.kind(problem)
         if not kernels.is_known(f"sample.{kind}"):
-            return super().sample_parts(problem, n, temperature, generator)
-        scores = problem.scores.detach() / temperature
+            return super().sample_parts(problem, n, gamma, generator)
+        scores = problem.scores.detach() / gamma
         parts = kernels.sample_parts(kind, scores, problem.layout, problem.sizes, n, generator)
         self._check_feasible((parts[:, :, :1] == -2).any(0).any(1))
         return parts

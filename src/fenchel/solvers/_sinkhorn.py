@@ -10,8 +10,8 @@ from torch import Tensor
 from fenchel._checks import FenchelError, check_int, check_positive
 from fenchel._graphs import outside_graphs
 from fenchel._warn import warn
-from fenchel.structures._assignment import Assignment
-from fenchel.structures._matrix import inside_cells, matrix_problem
+from fenchel.structures import Assignment
+from fenchel.structures.matrix import inside_cells, matrix_problem
 from fenchel.structures.problem import Problem, refuse_unreadable
 
 _CHECK_EVERY = 8  # iterations between two looks at the error
@@ -38,7 +38,7 @@ class SinkhornSolution:
 @outside_graphs
 def sinkhorn(
     scores: Tensor,
-    temperature: float = 1.0,
+    gamma: float = 1.0,
     *,
     row_marginals: Tensor | None = None,
     column_marginals: Tensor | None = None,
@@ -49,14 +49,14 @@ def sinkhorn(
 ) -> Tensor:
     r"""Entropic assignment: a doubly stochastic matrix by Sinkhorn's iterations.
 
-    .. math:: P = \arg\max_{P \ge 0} \langle \theta, P \rangle - T \sum_{ij} P_{ij} \log P_{ij}
+    .. math:: P = \arg\max_{P \ge 0} \langle \theta, P \rangle - \gamma \sum_{ij} P_{ij} \log P_{ij}
         \quad \text{s.t. } P 1 = r,\ P^\top 1 = c
 
     By default all marginals are 1; of a rectangle, the rows of the longer side have *at most* 1, as
-    in an :class:`Assignment`. For :math:`T \to 0` the plan goes to the best assignment, but ever
-    more slowly. The entropy is that of the pairs, not of whole assignments: these are no marginals
-    of a Gibbs distribution (which are #P-hard), and every pair that is not masked gets some mass;
-    :class:`fenchel.SparseMAP` gives zeros.
+    in an :class:`fenchel.Assignment`. For :math:`\gamma \to 0` the plan goes to the best
+    assignment, but ever more slowly. The entropy is that of the pairs, not of whole assignments:
+    these are no marginals of a Gibbs distribution (which are #P-hard), and every pair that is not
+    masked gets some mass; :class:`fenchel.SparseMAP` gives zeros.
 
     All is computed in logarithms and float64. Derivatives are those of the optimality conditions:
     one linear system, exact at the solution however many iterations it took. If the error is above
@@ -64,7 +64,7 @@ def sinkhorn(
 
     Args:
         scores: (*batch, n, m); ``-inf`` is a pair that must not be used.
-        temperature: T, above 0.
+        gamma: the temperature, above 0.
         row_marginals: (*batch, n) or (n), positive; give both marginals (of equal sums) or none.
         column_marginals: (*batch, m) or (m).
         lengths: (*batch, 2), rows and columns of each instance, if they differ.
@@ -84,7 +84,7 @@ def sinkhorn(
         Sinkhorn & Knopp. Concerning Nonnegative Matrices and Doubly Stochastic Matrices. 1967.
         Cuturi. Sinkhorn Distances: Lightspeed Computation of Optimal Transport. NeurIPS 2013.
     """
-    settings = _settings("sinkhorn", temperature, max_iter, tol)
+    settings = _settings("sinkhorn", gamma, max_iter, tol)
     problem, rows, columns = _arguments(
         "sinkhorn", scores, row_marginals, column_marginals, lengths, mask
     )
@@ -95,7 +95,7 @@ def sinkhorn(
 @outside_graphs
 def sinkhorn_solve(
     scores: Tensor,
-    temperature: float = 1.0,
+    gamma: float = 1.0,
     *,
     row_marginals: Tensor | None = None,
     column_marginals: Tensor | None = None,
@@ -112,7 +112,7 @@ def sinkhorn_solve(
         (True, True)
     """
     name = "sinkhorn_solve"
-    settings = _settings(name, temperature, max_iter, tol)
+    settings = _settings(name, gamma, max_iter, tol)
     with torch.no_grad():
         problem, rows, columns = _arguments(
             name, scores, row_marginals, column_marginals, lengths, mask
@@ -127,12 +127,12 @@ def sinkhorn_solve(
     )
 
 
-def _settings(name: str, temperature: Any, max_iter: Any, tol: Any) -> tuple[float, int, float]:
-    temperature = check_positive(name, "temperature", temperature, 1e300, "a number above 0")
+def _settings(name: str, gamma: Any, max_iter: Any, tol: Any) -> tuple[float, int, float]:
+    gamma = check_positive(name, "gamma", gamma, 1e300, "a number above 0")
     tol = check_positive(name, "tol", tol, 1.0, "above 0 and at most 1")
     if check_int(name, "max_iter", max_iter) < 1:
         raise FenchelError(f"{name}: `max_iter` must be at least 1; got {max_iter}.")
-    return temperature, int(max_iter), tol
+    return gamma, int(max_iter), tol
 
 
 def _arguments(
@@ -208,8 +208,8 @@ def _solve(
     The dual is maximised over the potentials of rows and of columns in turns. "At most" asks for a
     potential of at most 0, and the maximum under that bound is the free one cut off there.
     """
-    temperature, max_iter, tol = settings
-    logits = scores.reshape(-1, *layout) / temperature
+    gamma, max_iter, tol = settings
+    logits = scores.reshape(-1, *layout) / gamma
     f, g = torch.zeros_like(rows), torch.zeros_like(columns)
     error = torch.full((len(rows),), math.inf, dtype=rows.dtype)
     iterations = torch.zeros(len(rows), dtype=torch.int64)
@@ -263,7 +263,7 @@ class _Sinkhorn(torch.autograd.Function):
             warn(
                 f"sinkhorn: {int(stopped.sum())} of {stopped.numel()} plans did not converge in "
                 f"{settings[1]} iterations (the largest error of a marginal is "
-                f"{float(error[stopped].amax()):.1e}); raise `max_iter`, `tol` or `temperature`, "
+                f"{float(error[stopped].amax()):.1e}); raise `max_iter`, `tol` or `gamma`, "
                 "or rescale the scores.",
             )
         ctx.save_for_backward(scores, rows, columns, plan, held)

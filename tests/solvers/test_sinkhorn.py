@@ -8,7 +8,8 @@ import torch
 from scipy.optimize import minimize
 
 import fenchel as fy
-from fenchel.structures import Assignment, sinkhorn, sinkhorn_solve
+from fenchel.solvers import sinkhorn, sinkhorn_solve
+from fenchel.structures import Assignment
 
 SHAPES = [(1, 1), (4, 4), (3, 5), (5, 3), (1, 3), (3, 1)]
 
@@ -21,14 +22,14 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_plan_is_optimal(shape: tuple[int, int]) -> None:
     """Against a general solver for the same concave problem."""
-    scores, temperature = random(*shape, seed=1), 0.5
-    plan = sinkhorn(scores, temperature, tol=1e-12)
+    scores, gamma = random(*shape, seed=1), 0.5
+    plan = sinkhorn(scores, gamma, tol=1e-12)
     n, m = shape
     theta = scores.numpy().ravel()
 
     def loss(x):
         p = x.clip(1e-300)
-        return -(theta @ x) + temperature * (p * np.log(p)).sum()
+        return -(theta @ x) + gamma * (p * np.log(p)).sum()
 
     sums = [("eq" if n <= m else "ineq", (i, slice(None))) for i in range(n)]
     sums += [("eq" if m <= n else "ineq", (slice(None), j)) for j in range(m)]
@@ -159,13 +160,13 @@ def test_warns_with_the_remedy_when_it_stopped_early() -> None:
     assert warning.filename == __file__
     text = str(warning.message)
     assert text.startswith("sinkhorn: 2 of 2 plans did not converge in 3 iterations (the largest")
-    assert text.endswith("raise `max_iter`, `tol` or `temperature`, or rescale the scores.")
+    assert text.endswith("raise `max_iter`, `tol` or `gamma`, or rescale the scores.")
 
 
 def test_errors() -> None:
     zeros, half = torch.zeros(2, 2), torch.full((2,), 0.5)
     for arguments, message in (
-        ({"temperature": 0.0}, "sinkhorn: `temperature` must be a number above 0; got 0.0."),
+        ({"gamma": 0.0}, "sinkhorn: `gamma` must be a number above 0; got 0.0."),
         ({"tol": 0.0}, "sinkhorn: `tol` must be above 0 and at most 1; got 0.0."),
         ({"max_iter": 0}, "sinkhorn: `max_iter` must be at least 1; got 0."),
         (
