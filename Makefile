@@ -10,6 +10,7 @@ PIP   := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
 READY := $(VENV)/.fenchel
 CODE  := $(shell find src CMakeLists.txt -not -name '__pycache__' -not -name '*.pyc')
+CPP   := $(shell find src/fenchel/kernels/csrc tests/fuzz -name '*.h' -o -name '*.cpp')
 SAN   := $(CURDIR)/build/sanitize
 SANITIZED ?= tests/kernels tests/structures tests/regularizers tests/attention
 
@@ -33,10 +34,11 @@ test: $(READY) ## all tests, then the examples in the docstrings
 	@echo "==> docstring examples"
 	@$(PY) -m pytest -q --doctest-modules --pyargs fenchel
 
-lint: $(VENV)/.extra-dev ## ruff and mypy
+lint: $(VENV)/.extra-dev ## ruff, mypy and clang-format
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 
 bench: $(VENV)/.extra-bench ## speed against torch and the entmax package
 	@$(PY) -m benchmarks.maps --peers --out out/bench.jsonl
