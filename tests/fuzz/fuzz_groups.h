@@ -1,15 +1,15 @@
 // Random cases for the maps that fuse entries into groups. Included by fuzz_kernels.cpp.
 #pragma once
 
-#define GROUPS(suffix, T)                                                                        \
-  extern "C" int fenchel_groups_forward_##suffix(int, const T*, T*, int32_t*, T*, int64_t,       \
-                                                 int64_t, const double*, int64_t);               \
+#define GROUPS(suffix, T)                                                                          \
+  extern "C" int fenchel_groups_forward_##suffix(int, const T*, T*, int32_t*, T*, int64_t,         \
+                                                 int64_t, const double*, int64_t);                 \
   extern "C" int fenchel_groups_backward_##suffix(const T*, const int32_t*, const T*, T*, int64_t, \
-                                                  int64_t);                                      \
-  template <>                                                                                    \
-  struct GroupMaps<T> {                                                                          \
-    static constexpr auto forward = fenchel_groups_forward_##suffix;                             \
-    static constexpr auto backward = fenchel_groups_backward_##suffix;                           \
+                                                  int64_t);                                        \
+  template <>                                                                                      \
+  struct GroupMaps<T> {                                                                            \
+    static constexpr auto forward = fenchel_groups_forward_##suffix;                               \
+    static constexpr auto backward = fenchel_groups_backward_##suffix;                             \
   };
 
 template <class T>
@@ -34,8 +34,9 @@ void groups_case(Random& random) {
   for (T& v : x) v = value<T>(random, style, spread);
   for (T& v : g) v = value<T>(random, 5, 1.0);
   for (double& v : lambda) {
-    const double special[] = {0, 1e-300, 1e300, std::numeric_limits<double>::infinity(), -1,
-                              std::numeric_limits<double>::quiet_NaN()};
+    const double special[] = {0,     1e-300,
+                              1e300, std::numeric_limits<double>::infinity(),
+                              -1,    std::numeric_limits<double>::quiet_NaN()};
     const double usual = std::exp(std::uniform_real_distribution<double>(-12, 6)(random));
     v = below(random, 4) ? usual : special[below(random, 6)];
   }

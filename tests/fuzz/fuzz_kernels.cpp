@@ -12,15 +12,15 @@
 #include <type_traits>
 #include <vector>
 
-#define MAP(op, suffix, T)                                                                        \
-  extern "C" int fenchel_##op##_forward_##suffix(const T*, T*, int64_t, int64_t, int64_t,         \
-                                                 const double*, int64_t);                         \
-  extern "C" int fenchel_##op##_backward_##suffix(const T*, const T*, T*, double*, int64_t,       \
+#define MAP(op, suffix, T)                                                                  \
+  extern "C" int fenchel_##op##_forward_##suffix(const T*, T*, int64_t, int64_t, int64_t,   \
+                                                 const double*, int64_t);                   \
+  extern "C" int fenchel_##op##_backward_##suffix(const T*, const T*, T*, double*, int64_t, \
                                                   int64_t, int64_t, const double*, int64_t);
-#define SPARSE(suffix, T)                                                                         \
-  extern "C" int fenchel_entmax_sparse_##suffix(const T*, int64_t, int64_t, int64_t,              \
-                                                const double*, int64_t, int64_t*, int64_t*,       \
-                                                double*, void**);                                 \
+#define SPARSE(suffix, T)                                                                   \
+  extern "C" int fenchel_entmax_sparse_##suffix(const T*, int64_t, int64_t, int64_t,        \
+                                                const double*, int64_t, int64_t*, int64_t*, \
+                                                double*, void**);                           \
   extern "C" void fenchel_sparse_take_##suffix(void*, int64_t*, T*);
 MAP(entmax, f32, float)
 MAP(entmax, f64, double)
@@ -56,9 +56,16 @@ T value(Random& random, int style, double scale) {
     case 1:  // masks
       return below(random, 2) ? static_cast<T>(-inf) : static_cast<T>(normal(random));
     case 2: {  // the worst of all
-      const double worst[] = {inf, -inf, std::nan(""), 0.0, -0.0, std::numeric_limits<T>::max(),
-                              std::numeric_limits<T>::lowest(), std::numeric_limits<T>::min(),
-                              std::numeric_limits<T>::denorm_min(), 1.0};
+      const double worst[] = {inf,
+                              -inf,
+                              std::nan(""),
+                              0.0,
+                              -0.0,
+                              std::numeric_limits<T>::max(),
+                              std::numeric_limits<T>::lowest(),
+                              std::numeric_limits<T>::min(),
+                              std::numeric_limits<T>::denorm_min(),
+                              1.0};
       return static_cast<T>(worst[below(random, 10)]);
     }
     default:
@@ -67,8 +74,19 @@ T value(Random& random, int style, double scale) {
 }
 
 double parameter_for(Random& random, int op) {
-  const double special[] = {1, 1.5, 2, 1.25, 1 + 1.0 / 3, 1.0001, 2.0001, 1e6, 1e305,
-                            std::numeric_limits<double>::infinity(), std::nan(""), 0.5, -1};
+  const double special[] = {1,
+                            1.5,
+                            2,
+                            1.25,
+                            1 + 1.0 / 3,
+                            1.0001,
+                            2.0001,
+                            1e6,
+                            1e305,
+                            std::numeric_limits<double>::infinity(),
+                            std::nan(""),
+                            0.5,
+                            -1};
   if (below(random, 3) == 0) return special[below(random, 13)];
   const double unit = std::uniform_real_distribution<double>(0, 1)(random);
   if (op == 4 || (op == 0 && below(random, 3) == 0)) {  // alpha below 1, and near it
@@ -84,9 +102,9 @@ using Forward = int (*)(const T*, T*, int64_t, int64_t, int64_t, const double*, 
 template <class T>
 using Backward = int (*)(const T*, const T*, T*, double*, int64_t, int64_t, int64_t, const double*,
                          int64_t);
-#define KERNELS(pass, suffix)                                                                     \
-  {fenchel_entmax_##pass##_##suffix, fenchel_normmax_##pass##_##suffix,                           \
-   fenchel_budget_##pass##_##suffix, fenchel_sq_pnorm_max_##pass##_##suffix,                      \
+#define KERNELS(pass, suffix)                                                \
+  {fenchel_entmax_##pass##_##suffix, fenchel_normmax_##pass##_##suffix,      \
+   fenchel_budget_##pass##_##suffix, fenchel_sq_pnorm_max_##pass##_##suffix, \
    fenchel_renyimax_##pass##_##suffix}
 const Forward<float> kForward32[] = KERNELS(forward, f32);
 const Forward<double> kForward64[] = KERNELS(forward, f64);
@@ -128,7 +146,8 @@ void one_case(Random& random) {
       const int64_t row = o * inner + i;
       const double q = parameter[per_row ? row : 0];
       double sum = 0, kept = 0;
-      bool nan = false, bad = op == 4 ? !(q > 0 && q <= 1) : !(op == 0 ? q > 0 : q >= (op == 2 ? 0 : 1));
+      bool nan = false,
+           bad = op == 4 ? !(q > 0 && q <= 1) : !(op == 0 ? q > 0 : q >= (op == 2 ? 0 : 1));
       for (int64_t j = 0; j < n; ++j) {
         const int64_t k = (o * n + j) * inner + i;
         nan |= std::isnan(p[k]);

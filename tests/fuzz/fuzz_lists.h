@@ -8,20 +8,20 @@
                                               int64_t*, int64_t*, void**);                        \
   extern "C" void fenchel_sparse_take32_##suffix(void*, int32_t*, T*);                            \
   extern "C" int fenchel_list_to_dense_##suffix(const T*, const int64_t*, const int32_t*,         \
-                                                 const T*, T*, int64_t, int64_t);                 \
+                                                const T*, T*, int64_t, int64_t);                  \
   extern "C" int fenchel_list_times_matrix_##suffix(const T*, const int64_t*, const int32_t*,     \
-                                                     const T*, const T*, T*, int64_t, int64_t);   \
+                                                    const T*, const T*, T*, int64_t, int64_t);    \
   extern "C" int fenchel_transpose_list_##suffix(const T*, const int64_t*, const int32_t*,        \
-                                                  const T*, int64_t, int64_t, int64_t*, int32_t*, \
-                                                  T*);                                            \
-  extern "C" int fenchel_attention_forward_##suffix(                                              \
-      const T*, const T*, const T*, const void*, const int64_t*, double, const double*, int64_t,  \
-      T*, int64_t*, int64_t*, void**);                                                            \
+                                                 const T*, int64_t, int64_t, int64_t*, int32_t*,  \
+                                                 T*);                                             \
+  extern "C" int fenchel_attention_forward_##suffix(const T*, const T*, const T*, const void*,    \
+                                                    const int64_t*, double, const double*,        \
+                                                    int64_t, T*, int64_t*, int64_t*, void**);     \
   extern "C" int fenchel_attention_backward_##suffix(                                             \
       const T*, const T*, const T*, const T*, const int64_t*, double, const double*, int64_t,     \
       const int64_t*, const int32_t*, const T*, const T*, T*, T*, T*, T*, double*);               \
   extern "C" int fenchel_attention_output_##suffix(const T*, const int64_t*, const int64_t*,      \
-                                                    const int32_t*, const T*, T*);
+                                                   const int32_t*, const T*, T*);
 LISTS(f32, float)
 LISTS(f64, double)
 
@@ -30,18 +30,18 @@ namespace {
 // The kernels of one dtype.
 template <class T>
 struct Lists;
-#define LISTS_OF(suffix, T)                                                       \
-  template <>                                                                     \
-  struct Lists<T> {                                                               \
-    static constexpr auto entmax = fenchel_entmax_forward_##suffix;               \
-    static constexpr auto loss = fenchel_entmax_loss_##suffix;                    \
-    static constexpr auto take = fenchel_sparse_take32_##suffix;                  \
-    static constexpr auto to_dense = fenchel_list_to_dense_##suffix;              \
-    static constexpr auto times_matrix = fenchel_list_times_matrix_##suffix;      \
-    static constexpr auto transpose = fenchel_transpose_list_##suffix;            \
-    static constexpr auto attention = fenchel_attention_forward_##suffix;         \
+#define LISTS_OF(suffix, T)                                                         \
+  template <>                                                                       \
+  struct Lists<T> {                                                                 \
+    static constexpr auto entmax = fenchel_entmax_forward_##suffix;                 \
+    static constexpr auto loss = fenchel_entmax_loss_##suffix;                      \
+    static constexpr auto take = fenchel_sparse_take32_##suffix;                    \
+    static constexpr auto to_dense = fenchel_list_to_dense_##suffix;                \
+    static constexpr auto times_matrix = fenchel_list_times_matrix_##suffix;        \
+    static constexpr auto transpose = fenchel_transpose_list_##suffix;              \
+    static constexpr auto attention = fenchel_attention_forward_##suffix;           \
     static constexpr auto attention_backward = fenchel_attention_backward_##suffix; \
-    static constexpr auto attention_output = fenchel_attention_output_##suffix;   \
+    static constexpr auto attention_output = fenchel_attention_output_##suffix;     \
   };
 LISTS_OF(f32, float)
 LISTS_OF(f64, double)
@@ -138,9 +138,9 @@ void loss_case(Random& random) {
   }
   const int64_t stride = per_row ? 1 : 0;
   void* handle = nullptr;
-  int status = Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(), loss.data(),
-                              below(random, 2) ? slope.data() : nullptr, rows * n, sizes.data(),
-                              starts.data(), &handle);
+  int status = Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(),
+                              loss.data(), below(random, 2) ? slope.data() : nullptr, rows * n,
+                              sizes.data(), starts.data(), &handle);
   status |= Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(), alone.data(),
                            nullptr, 0, nullptr, nullptr, nullptr);
   status |= Lists<T>::entmax(x.data(), p.data(), rows, n, 1, alpha.data(), stride);
@@ -158,7 +158,8 @@ void loss_case(Random& random) {
     if (!same(loss[row], alone[row])) fail("loss differs from loss alone", "entmax_loss", a);
     if (loss[row] < 0) fail("negative loss", "entmax_loss", a);
     if (ignored && (loss[row] != 0 || sizes[row] != 0)) fail("not ignored", "entmax_loss", a);
-    if (!ignored && nan != std::isnan(loss[row])) fail("NaN of loss and p differ", "entmax_loss", a);
+    if (!ignored && nan != std::isnan(loss[row]))
+      fail("NaN of loss and p differ", "entmax_loss", a);
     for (int64_t j = 0; j < n && !ignored && !nan; ++j) {
       const T wanted = mine[j] - (j == target[row] ? T(1) : T(0));
       if (dense[row * n + j] != wanted) fail("not p - y", "entmax_loss", a);
@@ -215,7 +216,8 @@ void attention_case(Random& random) {
   for (size_t i = 0; i < out.size(); ++i) {
     if (!same(out[i], again[i])) fail("output differs from output alone", "attention", alpha[0]);
   }
-  Lists<T>::attention_output(v.data(), shape, starts.data(), indices.data(), p.data(), again.data());
+  Lists<T>::attention_output(v.data(), shape, starts.data(), indices.data(), p.data(),
+                             again.data());
   for (size_t i = 0; i < out.size(); ++i) {
     if (!same(out[i], again[i])) fail("output of weights differs", "attention", alpha[0]);
   }
@@ -261,7 +263,8 @@ void attention_case(Random& random) {
     }
   }
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (!close<T>(grad_k[i], sums[i], magnitudes[i])) fail("wrong gradient of a key", "attention", d);
+    if (!close<T>(grad_k[i], sums[i], magnitudes[i]))
+      fail("wrong gradient of a key", "attention", d);
   }
   for (size_t i = 0; i < value_sums.size(); ++i) {
     if (!close<T>(grad_v[i], value_sums[i], value_magnitudes[i])) {

@@ -3,11 +3,11 @@
 
 extern "C" {
 int64_t fenchel_most_parts(int, const int64_t*);
-int fenchel_best_parts(int, const double*, int64_t, int64_t, const int64_t*, const int64_t*, int64_t,
-                       int32_t*, int64_t);
-int fenchel_active_set(int, const double*, int64_t, int64_t, int64_t, const int64_t*, const int64_t*,
-                       int64_t, int64_t, double, int, double*, double*, int64_t*, int64_t*, int64_t*,
-                       int64_t*, void**);
+int fenchel_best_parts(int, const double*, int64_t, int64_t, const int64_t*, const int64_t*,
+                       int64_t, int32_t*, int64_t);
+int fenchel_active_set(int, const double*, int64_t, int64_t, int64_t, const int64_t*,
+                       const int64_t*, int64_t, int64_t, double, int, double*, double*, int64_t*,
+                       int64_t*, int64_t*, int64_t*, void**);
 void fenchel_active_set_take(void*, int64_t, int64_t, int64_t, int32_t*, double*, double*);
 int fenchel_face_product(const int32_t*, const double*, const double*, double*, int64_t, int64_t,
                          int64_t, int64_t);
@@ -17,8 +17,8 @@ int fenchel_sequence_product(int, const double*, const double*, int64_t, int64_t
                              const int64_t*, double*);
 int fenchel_sequence_sample(const double*, int64_t, int64_t, const int64_t*, const int64_t*,
                             const double*, int64_t, int32_t*);
-int fenchel_sequence_k_best(const double*, int64_t, int64_t, const int64_t*, const int64_t*, int64_t,
-                            int32_t*, double*);
+int fenchel_sequence_k_best(const double*, int64_t, int64_t, const int64_t*, const int64_t*,
+                            int64_t, int32_t*, double*);
 int fenchel_tree_sums(int, const double*, const double*, int64_t, int64_t, const int64_t*,
                       const int64_t*, double*, double*);
 int fenchel_alignment_smoothed(int, double, const double*, int64_t, int64_t, const int64_t*,
@@ -45,13 +45,16 @@ inline double structure_score(Random& random, int style) {
 }
 
 inline Batch random_batch(Random& random) {
-  const char* names[] = {"subsets", "sequence", "tree", "projective tree", "assignment", "alignment"};
+  const char* names[] = {"subsets",         "sequence",   "tree",
+                         "projective tree", "assignment", "alignment"};
   Batch at;
   at.kind = below(random, 6);
   at.name = names[at.kind];
   at.count = below(random, 4);
   const int64_t n = 1 + below(random, below(random, 8) ? 9 : 40), m = 1 + below(random, 12);
-  const auto size = [&](int64_t most, int64_t least) { return least + below(random, most - least + 1); };
+  const auto size = [&](int64_t most, int64_t least) {
+    return least + below(random, most - least + 1);
+  };
   at.width = at.kind >= 4 ? 2 : 1;
   if (at.kind == 0) {
     const int64_t k = size(n, 1);
@@ -90,7 +93,8 @@ inline void check_lists(const Batch& at, const std::vector<int32_t>& lists) {
   }
 }
 
-inline void check_bounds(const Batch& at, const std::vector<double>& means, double low, double high) {
+inline void check_bounds(const Batch& at, const std::vector<double>& means, double low,
+                         double high) {
   for (const double v : means) {
     if (!(v >= low - 1e-6 && v <= high + 1e-6)) fail("a mean is out of range", at.name, v);
   }
@@ -128,8 +132,9 @@ inline void structure_case(Random& random) {
   const int omega = below(random, 2);
   if (at.kind == 1) {
     const double high = static_cast<double>(at.layout[0]);
-    status = fenchel_sequence_smoothed(omega, at.scores.data(), at.count, at.parts, at.layout.data(),
-                                       at.sizes.data(), value.data(), means.data());
+    status =
+        fenchel_sequence_smoothed(omega, at.scores.data(), at.count, at.parts, at.layout.data(),
+                                  at.sizes.data(), value.data(), means.data());
     check_bounds(at, means, 0, high);
     status |= fenchel_sequence_product(omega, at.scores.data(), at.direction.data(), at.count,
                                        at.parts, at.layout.data(), at.sizes.data(), means.data());
@@ -146,17 +151,18 @@ inline void structure_case(Random& random) {
     status = fenchel_tree_sums(at.kind == 3, at.scores.data(), nullptr, at.count, at.parts,
                                at.layout.data(), at.sizes.data(), value.data(), means.data());
     check_bounds(at, means, 0, 1);
-    status |= fenchel_tree_sums(at.kind == 3, at.scores.data(), at.direction.data(), at.count,
-                                at.parts, at.layout.data(), at.sizes.data(), value.data(),
-                                means.data());
+    status |=
+        fenchel_tree_sums(at.kind == 3, at.scores.data(), at.direction.data(), at.count, at.parts,
+                          at.layout.data(), at.sizes.data(), value.data(), means.data());
   } else if (at.kind == 5) {
     const double gamma = std::exp(std::uniform_real_distribution<double>(-6, 6)(random));
-    status = fenchel_alignment_smoothed(omega, gamma, at.scores.data(), at.count, at.parts,
-                                        at.layout.data(), at.sizes.data(), value.data(),
-                                        means.data());
+    status =
+        fenchel_alignment_smoothed(omega, gamma, at.scores.data(), at.count, at.parts,
+                                   at.layout.data(), at.sizes.data(), value.data(), means.data());
     check_bounds(at, means, 0, 1);
-    status |= fenchel_alignment_product(omega, gamma, at.scores.data(), at.direction.data(), at.count,
-                                        at.parts, at.layout.data(), at.sizes.data(), means.data());
+    status |=
+        fenchel_alignment_product(omega, gamma, at.scores.data(), at.direction.data(), at.count,
+                                  at.parts, at.layout.data(), at.sizes.data(), means.data());
   }
   if (status != 0) fail("an error", at.name, 3);
 }

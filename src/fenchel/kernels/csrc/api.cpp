@@ -114,9 +114,9 @@ AttentionShape attention_shape(const int64_t* n, double scale) {
 }
 
 template <class T>
-int attend(const T* query, const T* key, const T* value, const void* mask,
-           const AttentionShape& at, const double* alpha, int64_t alpha_stride, T* out,
-           int64_t* sizes, int64_t* starts, void** handle) {
+int attend(const T* query, const T* key, const T* value, const void* mask, const AttentionShape& at,
+           const double* alpha, int64_t alpha_stride, T* out, int64_t* sizes, int64_t* starts,
+           void** handle) {
   const int64_t rows = at.batch * at.heads * at.queries;
   const int64_t work = rows * at.keys * at.d;
   // More parts than threads: causal rows differ in length.
@@ -186,59 +186,59 @@ using fenchel::Layout;
 FENCHEL_API int fenchel_abi_version() { return 3; }
 FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name; }
 
-#define FENCHEL_MAP(op, suffix, T)                                                               \
-  FENCHEL_API int fenchel_##op##_forward_##suffix(const T* x, T* p, int64_t outer, int64_t n,    \
-                                                  int64_t inner, const double* parameter,        \
-                                                  int64_t parameter_stride) {                    \
-    return fenchel::kernels<T>().op##_forward(x, p,                                              \
-                                              Layout{outer, n, inner, parameter, parameter_stride}); \
-  }                                                                                              \
-  FENCHEL_API int fenchel_##op##_backward_##suffix(                                              \
-      const T* p, const T* grad, T* grad_x, double* grad_parameter, int64_t outer, int64_t n,    \
-      int64_t inner, const double* parameter, int64_t parameter_stride) {                        \
-    return fenchel::kernels<T>().op##_backward(                                                  \
-        p, grad, grad_x, grad_parameter, Layout{outer, n, inner, parameter, parameter_stride});  \
+#define FENCHEL_MAP(op, suffix, T)                                                              \
+  FENCHEL_API int fenchel_##op##_forward_##suffix(const T* x, T* p, int64_t outer, int64_t n,   \
+                                                  int64_t inner, const double* parameter,       \
+                                                  int64_t parameter_stride) {                   \
+    return fenchel::kernels<T>().op##_forward(                                                  \
+        x, p, Layout{outer, n, inner, parameter, parameter_stride});                            \
+  }                                                                                             \
+  FENCHEL_API int fenchel_##op##_backward_##suffix(                                             \
+      const T* p, const T* grad, T* grad_x, double* grad_parameter, int64_t outer, int64_t n,   \
+      int64_t inner, const double* parameter, int64_t parameter_stride) {                       \
+    return fenchel::kernels<T>().op##_backward(                                                 \
+        p, grad, grad_x, grad_parameter, Layout{outer, n, inner, parameter, parameter_stride}); \
   }
 
-#define FENCHEL_SPARSE(suffix, T)                                                                \
-  FENCHEL_API int fenchel_entmax_sparse_##suffix(                                                \
-      const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,              \
-      int64_t parameter_stride, int64_t* sizes, int64_t* starts, double* threshold,              \
-      void** handle) {                                                                           \
-    const Layout at{outer, n, inner, parameter, parameter_stride};                               \
-    const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
-      return fenchel::kernels<T>().entmax_sparse(x, at, sizes, threshold, parts, n_parts);       \
-    };                                                                                           \
-    return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, starts,  \
-                                      handle, find);                           \
-  }                                                                                              \
-  FENCHEL_API void fenchel_sparse_take_##suffix(void* handle, int64_t* indices, T* values) {     \
-    fenchel::take<T>(handle, indices, values);                                                   \
-  }                                                                                              \
-  FENCHEL_API void fenchel_sparse_take32_##suffix(void* handle, int32_t* indices, T* values) {   \
-    fenchel::take<T>(handle, indices, values);                                                   \
+#define FENCHEL_SPARSE(suffix, T)                                                              \
+  FENCHEL_API int fenchel_entmax_sparse_##suffix(                                              \
+      const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,            \
+      int64_t parameter_stride, int64_t* sizes, int64_t* starts, double* threshold,            \
+      void** handle) {                                                                         \
+    const Layout at{outer, n, inner, parameter, parameter_stride};                             \
+    const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                        \
+      return fenchel::kernels<T>().entmax_sparse(x, at, sizes, threshold, parts, n_parts);     \
+    };                                                                                         \
+    return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, \
+                                     starts, handle, find);                                    \
+  }                                                                                            \
+  FENCHEL_API void fenchel_sparse_take_##suffix(void* handle, int64_t* indices, T* values) {   \
+    fenchel::take<T>(handle, indices, values);                                                 \
+  }                                                                                            \
+  FENCHEL_API void fenchel_sparse_take32_##suffix(void* handle, int32_t* indices, T* values) { \
+    fenchel::take<T>(handle, indices, values);                                                 \
   }
 
 // Without `handle` only the losses.
-#define FENCHEL_LOSS(suffix, T)                                                                  \
-  FENCHEL_API int fenchel_entmax_loss_##suffix(                                                  \
-      const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,              \
-      int64_t parameter_stride, const int64_t* target, T* loss, double* slope, int64_t most,     \
-      int64_t* sizes, int64_t* starts, void** handle) {                                                          \
-    const Layout at{outer, n, inner, parameter, parameter_stride};                               \
-    if (!fenchel::classes_in_range(target, at.rows(), n)) return fenchel::kOutOfRange;           \
-    const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                          \
-      return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, most, parts,     \
-                                               n_parts);                                         \
-    };                                                                                           \
-    if (handle == nullptr) return find(nullptr, fenchel::threads_for(at.rows() * at.n));         \
-    return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes, starts,  \
-                                      handle, find);                           \
-  }                                                                                              \
-  FENCHEL_API int fenchel_list_to_dense_##suffix(                                                \
-      const T* scale, const int64_t* starts, const int32_t* indices, const T* values, T* out,    \
-      int64_t rows, int64_t n) {                                                                 \
-    return fenchel::kernels<T>().list_to_dense(scale, starts, indices, values, out, rows, n);    \
+#define FENCHEL_LOSS(suffix, T)                                                                   \
+  FENCHEL_API int fenchel_entmax_loss_##suffix(                                                   \
+      const T* x, int64_t outer, int64_t n, int64_t inner, const double* parameter,               \
+      int64_t parameter_stride, const int64_t* target, T* loss, double* slope, int64_t most,      \
+      int64_t* sizes, int64_t* starts, void** handle) {                                           \
+    const Layout at{outer, n, inner, parameter, parameter_stride};                                \
+    if (!fenchel::classes_in_range(target, at.rows(), n)) return fenchel::kOutOfRange;            \
+    const auto find = [&](fenchel::SparsePart<T>* parts, int n_parts) {                           \
+      return fenchel::kernels<T>().entmax_loss(x, at, target, loss, slope, sizes, most, parts,    \
+                                               n_parts);                                          \
+    };                                                                                            \
+    if (handle == nullptr) return find(nullptr, fenchel::threads_for(at.rows() * at.n));          \
+    return fenchel::keep_nonzeros<T>(at.rows(), fenchel::threads_for(at.rows() * at.n), sizes,    \
+                                     starts, handle, find);                                       \
+  }                                                                                               \
+  FENCHEL_API int fenchel_list_to_dense_##suffix(const T* scale, const int64_t* starts,           \
+                                                 const int32_t* indices, const T* values, T* out, \
+                                                 int64_t rows, int64_t n) {                       \
+    return fenchel::kernels<T>().list_to_dense(scale, starts, indices, values, out, rows, n);     \
   }
 
 #define FENCHEL_PRODUCTS(suffix, T)                                                              \
@@ -256,47 +256,46 @@ FENCHEL_API const char* fenchel_instruction_set() { return fenchel::table().name
   }
 
 // A shape is 13 integers in the order of AttentionShape and a scale. Without `handle`, no nonzeros.
-#define FENCHEL_ATTENTION(suffix, T)                                                             \
-  FENCHEL_API int fenchel_attention_forward_##suffix(                                            \
-      const T* query, const T* key, const T* value, const void* mask, const int64_t* shape,      \
-      double scale, const double* alpha, int64_t alpha_stride, T* out, int64_t* sizes,           \
-      int64_t* starts, void** handle) {                                                          \
-    const auto at = fenchel::attention_shape(shape, scale);                                      \
-    return fenchel::attend<T>(query, key, value, mask, at, alpha, alpha_stride, out, sizes,      \
-                              starts, handle);                                                   \
-  }                                                                                              \
-  FENCHEL_API int fenchel_attention_backward_##suffix(                                           \
-      const T* query, const T* key, const T* value, const T* grad_out, const int64_t* shape,     \
-      double scale, const double* alpha, int64_t alpha_stride, const int64_t* starts,            \
-      const int32_t* indices, const T* p, const T* factor, T* grad_scores, T* grad_query,        \
-      T* grad_key, T* grad_value, double* grad_alpha) {                                          \
-    const auto at = fenchel::attention_shape(shape, scale);                                      \
-    const auto& run = fenchel::kernels<T>();                                                     \
-    const int status = run.attention_backward_rows(                                              \
-        query, key, value, grad_out, at, alpha, alpha_stride, starts, indices, p, factor,        \
-        grad_query, grad_scores, grad_alpha);                                                    \
-    if (status != fenchel::kDone) return status;                                                 \
-    return run.attention_backward_columns(query, grad_out, at, starts, indices, p, factor,       \
-                                          grad_scores, grad_key, grad_value);                    \
-  }                                                                                              \
-  FENCHEL_API int fenchel_attention_output_##suffix(                                             \
-      const T* value, const int64_t* shape, const int64_t* starts, const int32_t* indices,       \
-      const T* weights, T* out) {                                                                \
-    return fenchel::kernels<T>().attention_output(value, fenchel::attention_shape(shape, 1.0),   \
-                                                  starts, indices, weights, out);                \
+#define FENCHEL_ATTENTION(suffix, T)                                                               \
+  FENCHEL_API int fenchel_attention_forward_##suffix(                                              \
+      const T* query, const T* key, const T* value, const void* mask, const int64_t* shape,        \
+      double scale, const double* alpha, int64_t alpha_stride, T* out, int64_t* sizes,             \
+      int64_t* starts, void** handle) {                                                            \
+    const auto at = fenchel::attention_shape(shape, scale);                                        \
+    return fenchel::attend<T>(query, key, value, mask, at, alpha, alpha_stride, out, sizes,        \
+                              starts, handle);                                                     \
+  }                                                                                                \
+  FENCHEL_API int fenchel_attention_backward_##suffix(                                             \
+      const T* query, const T* key, const T* value, const T* grad_out, const int64_t* shape,       \
+      double scale, const double* alpha, int64_t alpha_stride, const int64_t* starts,              \
+      const int32_t* indices, const T* p, const T* factor, T* grad_scores, T* grad_query,          \
+      T* grad_key, T* grad_value, double* grad_alpha) {                                            \
+    const auto at = fenchel::attention_shape(shape, scale);                                        \
+    const auto& run = fenchel::kernels<T>();                                                       \
+    const int status =                                                                             \
+        run.attention_backward_rows(query, key, value, grad_out, at, alpha, alpha_stride, starts,  \
+                                    indices, p, factor, grad_query, grad_scores, grad_alpha);      \
+    if (status != fenchel::kDone) return status;                                                   \
+    return run.attention_backward_columns(query, grad_out, at, starts, indices, p, factor,         \
+                                          grad_scores, grad_key, grad_value);                      \
+  }                                                                                                \
+  FENCHEL_API int fenchel_attention_output_##suffix(const T* value, const int64_t* shape,          \
+                                                    const int64_t* starts, const int32_t* indices, \
+                                                    const T* weights, T* out) {                    \
+    return fenchel::kernels<T>().attention_output(value, fenchel::attention_shape(shape, 1.0),     \
+                                                  starts, indices, weights, out);                  \
   }
 
 // kind: 0 fused lasso, 1 OSCAR. Rows are contiguous.
 #define FENCHEL_GROUPS(suffix, T)                                                                \
-  FENCHEL_API int fenchel_groups_forward_##suffix(                                               \
-      int kind, const T* x, T* p, int32_t* group, T* slope, int64_t rows, int64_t n,             \
-      const double* lambda, int64_t lambda_stride) {                                             \
+  FENCHEL_API int fenchel_groups_forward_##suffix(int kind, const T* x, T* p, int32_t* group,    \
+                                                  T* slope, int64_t rows, int64_t n,             \
+                                                  const double* lambda, int64_t lambda_stride) { \
     return fenchel::kernels<T>().groups_forward(kind, x, p, group, slope,                        \
                                                 Layout{rows, n, 1, lambda, lambda_stride});      \
   }                                                                                              \
-  FENCHEL_API int fenchel_groups_backward_##suffix(const T* p, const int32_t* group,             \
-                                                   const T* grad, T* grad_x, int64_t rows,       \
-                                                   int64_t n) {                                  \
+  FENCHEL_API int fenchel_groups_backward_##suffix(                                              \
+      const T* p, const int32_t* group, const T* grad, T* grad_x, int64_t rows, int64_t n) {     \
     return fenchel::kernels<T>().groups_backward(p, group, grad, grad_x,                         \
                                                  Layout{rows, n, 1, nullptr, 0});                \
   }

@@ -203,7 +203,8 @@ int attention_backward_rows(const T* query, const T* key, const T* value, const 
     T* grad_p = reinterpret_cast<T*>(memory);
     int32_t* live = reinterpret_cast<int32_t*>(memory + list_bytes);
     for (; row < last; ++row) {
-      const int64_t head = row / at.queries, b = head / at.heads, kv = at.kv_head(b, head % at.heads);
+      const int64_t head = row / at.queries, b = head / at.heads,
+                    kv = at.kv_head(b, head % at.heads);
       const int64_t first = starts[row], count = starts[row + 1] - first;
       if (worker.stop((count + 1) * d)) return;
       const T* v = value + kv * at.keys * at.d_value;
@@ -236,7 +237,8 @@ int attention_backward_columns(const T* query, const T* grad_out, const Attentio
     const int64_t first_row = kv * rows;
     const int64_t* row_starts = starts + first_row;
     const int64_t first = row_starts[0], total = row_starts[rows] - first;
-    const size_t bytes = (at.keys + 1) * sizeof(int64_t) + total * (sizeof(int32_t) + 2 * sizeof(T));
+    const size_t bytes =
+        (at.keys + 1) * sizeof(int64_t) + total * (sizeof(int32_t) + 2 * sizeof(T));
     char* memory = static_cast<char*>(std::malloc(bytes + 64));
     if (memory == nullptr) return worker.fail(kNoMemory);
     int64_t* columns = reinterpret_cast<int64_t*>(memory);
@@ -288,9 +290,8 @@ int attention_output(const T* value, const AttentionShape& at, const int64_t* st
       const int64_t head = row / at.queries, kv = at.kv_head(head / at.heads, head % at.heads);
       const int64_t first = starts[row], count = starts[row + 1] - first;
       if (worker.stop((count + 1) * at.d_value)) return;
-      weighted_sum(indices + first, weights + first, count, T(1),
-                   value + kv * at.keys * at.d_value, at.d_value, at.d_value,
-                   out + row * at.d_value);
+      weighted_sum(indices + first, weights + first, count, T(1), value + kv * at.keys * at.d_value,
+                   at.d_value, at.d_value, out + row * at.d_value);
     }
   });
 }

@@ -150,7 +150,7 @@ inline void entmax_backward_steep(const T* p, const T* g, int64_t n, double alph
 // grad_x for any alpha, by the path of its kind.
 template <class T>
 inline void entmax_backward_any(const T* p, const T* g, int64_t n, double alpha, T* out,
-                                   int32_t* live) {
+                                int32_t* live) {
   switch (kind_of(alpha)) {
     case Kind::kSoftmax:
       return entmax_backward_row<T, Kind::kSoftmax>(p, g, n, alpha, out, live);
@@ -182,8 +182,9 @@ inline double second_remainder(double y) {
   return sum;
 }
 
-// sum_i g_i dp_i/dalpha = -sum_i g_i (d_i - s_i sum(d) / sum(s)), d_i = p_i log(p_i)^2 phi(a log p_i)
-// for alpha <= 2. Above 2 the terms proportional to s_i, which drop out, are left away.
+// sum_i g_i dp_i/dalpha = -sum_i g_i (d_i - s_i sum(d) / sum(s)),
+// d_i = p_i log(p_i)^2 phi(a log p_i) for alpha <= 2. Above 2 the terms proportional to s_i, which
+// drop out, are left away.
 template <class T>
 inline double entmax_grad_alpha(const T* p, const T* g, int64_t n, double alpha) {
   const double a = alpha - 1;
@@ -201,7 +202,8 @@ inline double entmax_grad_alpha(const T* p, const T* g, int64_t n, double alpha)
     if (p[j] == 0) continue;
     const double value = p[j], grad = static_cast<double>(g[j]) - base, l = std::log(value);
     const double s = std::min(std::exp((1 - a) * l), 1e150);
-    const double d = a <= 1 ? value * l * l * second_remainder(a * l) : value * (a * l - 1) / (a * a);
+    const double d =
+        a <= 1 ? value * l * l * second_remainder(a * l) : value * (a * l - 1) / (a * a);
     total += s;
     drift += d;
     direct += grad * d;
@@ -221,7 +223,8 @@ inline void normmax_backward_row(const T* p, const T* g, int64_t n, double alpha
     if (!(static_cast<double>(p[j]) <= peak)) peak = p[j];
   }
   if (grad_alpha != nullptr) *grad_alpha = static_cast<double>(p[0] - p[0]);  // NaN for a NaN row
-  if (!(a > 0 && alpha < 1e300) || peak == 0) {  // piecewise constant
+  if (!(a > 0 && alpha < 1e300) || peak == 0) {
+    // Piecewise constant.
     for (int64_t j = 0; j < n; ++j) grad_x[j] = p[j] - p[j];
     return;
   }

@@ -1,8 +1,8 @@
 // Projection of one row onto {0 <= p <= 1, sum(p) = k}: p = clip(x - tau, 0, 1), in double.
 //
-// The ceil(k)-th largest score lies between tau and tau + 1. Measured from it, tau is in [-1, 0] and
-// every score that matters is exact, however large it is. The sum is piecewise linear in tau but not
-// convex: Newton inside a bracket, the bracket's middle every other step.
+// The ceil(k)-th largest score lies between tau and tau + 1. Measured from it, tau is in [-1, 0]
+// and every score that matters is exact, however large it is. The sum is piecewise linear in tau
+// but not convex: Newton inside a bracket, the bracket's middle every other step.
 #pragma once
 
 #include <algorithm>

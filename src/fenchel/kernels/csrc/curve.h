@@ -21,8 +21,21 @@ namespace FENCHEL_ISA {
 // 1.25, 1.2, ...), and powers are products. kSmall: alpha so near 1 that roundings are put back.
 // kHeavy: alpha below 1.
 enum class Kind {
-  kSoftmax, kSquare, kLinear, kWhole3, kWhole4, kWhole5, kWhole6, kWhole7, kWhole8, kGeneral,
-  kSmall, kSteep, kArgmax, kHeavy, kInvalid
+  kSoftmax,
+  kSquare,
+  kLinear,
+  kWhole3,
+  kWhole4,
+  kWhole5,
+  kWhole6,
+  kWhole7,
+  kWhole8,
+  kGeneral,
+  kSmall,
+  kSteep,
+  kArgmax,
+  kHeavy,
+  kInvalid
 };
 
 inline Kind kind_of(double alpha) {
@@ -121,7 +134,8 @@ struct Whole {  // alpha = 1 + 1/kPower, p = [1 + w/kPower]_+^kPower
   double step(double sum, double slope) const { return newton_step(sum, slope, 1.0 / kPower); }
 };
 
-// The base for a given a: below 1/2, small p are powers high enough to hide the rounding of 1 + a w.
+// The base for a given a: below 1/2, small p are powers high enough to hide the rounding of
+// 1 + a w.
 inline double base_of(double a) { return a < 0.5 ? 1 : 0; }
 
 template <class T>

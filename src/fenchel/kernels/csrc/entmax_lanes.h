@@ -16,10 +16,12 @@ namespace FENCHEL_ISA {
 
 constexpr int64_t kShortRow = 160;
 
-// Scratch of a group: u, p, and p and slopes while solving, transposed; then doubles for a steep row.
+// Scratch of a group: u, p, and p and slopes while solving, transposed; then doubles for a steep
+// row.
 template <class T>
 constexpr size_t lane_scratch_bytes(int64_t n) {
-  return 4 * (n + kLanes<T>) * kVectorBytes + steep_scratch_bytes(n);
+  const int64_t vectors = 4 * (n + kLanes<T>);
+  return vectors * kVectorBytes + steep_scratch_bytes(n);
 }
 
 // Rows `row` to `row + count` into lanes; lanes beyond repeat the first row. Writes up to
@@ -28,7 +30,9 @@ template <class T>
 inline void transpose_in(const T* x, const Layout& at, int64_t row, int count, Vec<T>* u) {
   constexpr int lanes = kLanes<T>;
   const T* from[lanes];
-  for (int lane = 0; lane < lanes; ++lane) from[lane] = x + at.start(row + (lane < count ? lane : 0));
+  for (int lane = 0; lane < lanes; ++lane) {
+    from[lane] = x + at.start(row + (lane < count ? lane : 0));
+  }
   if (at.inner == 1) {
     for (int64_t j = 0; j < at.n; j += lanes) {
       const int part = static_cast<int>(std::min<int64_t>(lanes, at.n - j));
@@ -92,8 +96,9 @@ inline Vec<T> climb_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T>
   return tau;
 }
 
-// p of the lanes in `chosen`, for one curve, from a `tau` left of the root. A curve that is not cheap keeps p and its slopes from
-// the last step in `kept` and corrects them, instead of being evaluated once more.
+// p of the lanes in `chosen`, for one curve, from a `tau` left of the root. A curve that is not
+// cheap keeps p and its slopes from the last step in `kept` and corrects them, instead of being
+// evaluated once more.
 template <class T, class Curve>
 inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> tau, Mask<T> chosen,
                         Vec<T>* p, Vec<T>* kept, Vec<T> guess = splat(-kInf<T>)) {
@@ -233,9 +238,7 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     }
   }
   const auto has = [&](Kind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
-  const auto of_kind = [&](Kind kind) {
-    return (kinds == static_cast<int>(kind)) & ~bad & ~empty;
-  };
+  const auto of_kind = [&](Kind kind) { return (kinds == static_cast<int>(kind)) & ~bad & ~empty; };
   // A first tau: were all entries equal to their mean, the sum would be no larger (convexity).
   // `lowest` is the tau of a one-hot row, `equal` that of n equal entries.
   const auto first_tau = [&](Vec<T> lowest, Vec<T> equal) {
@@ -272,10 +275,10 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     const Vec<T> exponent = of_kind(Kind::kGeneral) ? a : splat(T(0.5));
     const General<T> curve(exponent, shared.log_size);
     // The logarithm of the largest p is nearly linear in alpha, and cheap to find at 1.5 and at 2.
-    const Vec<T> square = climb_lanes<T>(
-        Square<T>{}, u, n, first_tau(shared.lowest_square, shared.equal_square), 2);
-    const Vec<T> linear = climb_lanes<T>(
-        Linear<T>{}, u, n, first_tau(shared.lowest_linear, shared.equal_linear), 2);
+    const Vec<T> square =
+        climb_lanes<T>(Square<T>{}, u, n, first_tau(shared.lowest_square, shared.equal_square), 2);
+    const Vec<T> linear =
+        climb_lanes<T>(Linear<T>{}, u, n, first_tau(shared.lowest_linear, shared.equal_linear), 2);
     const Vec<T> log_square = T(2) * log(T(-0.5) * square), log_linear = log(-linear);
     const Vec<T> log_p = log_square + (T(2) * exponent - T(1)) * (log_linear - log_square);
     const Vec<T> guess = curve.tau_of(log_p < T(0) ? log_p : splat(T(0)));

@@ -16,8 +16,9 @@ inline InstructionSet instruction_set() {
   };
   (void)allowed;
 #if defined(FENCHEL_HAVE_AVX512)
-  if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+  if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
     return InstructionSet::avx512;
   }
 #endif

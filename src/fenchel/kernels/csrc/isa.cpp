@@ -2,11 +2,11 @@
 // depends on nothing but the row, its parameter and n.
 #include "attention.h"
 #include "backward.h"
+#include "budget.h"
 #include "entmax_lanes.h"
 #include "entmax_loss.h"
 #include "entmax_row.h"
 #include "groups.h"
-#include "budget.h"
 #include "list_products.h"
 #include "nonzeros.h"
 #include "normmax.h"
@@ -39,20 +39,18 @@ int entmax_forward(const T* x, T* p, const Layout& at) {
 
 template <class T>
 int normmax_forward(const T* x, T* p, const Layout& at) {
-  return for_contiguous_rows(x, p, at, at.n * sizeof(double),
-                             [&](int64_t row, const T* in, T* out, void* memory) {
-                               normmax_row(in, at.n, at.parameter_of(row), out,
-                                           static_cast<double*>(memory));
-                             });
+  return for_contiguous_rows(
+      x, p, at, at.n * sizeof(double), [&](int64_t row, const T* in, T* out, void* memory) {
+        normmax_row(in, at.n, at.parameter_of(row), out, static_cast<double*>(memory));
+      });
 }
 
 template <class T>
 int budget_forward(const T* x, T* p, const Layout& at) {
-  return for_contiguous_rows(x, p, at, at.n * sizeof(double),
-                             [&](int64_t row, const T* in, T* out, void* memory) {
-                               budget_row(in, at.n, at.parameter_of(row), out,
-                                          static_cast<double*>(memory));
-                             });
+  return for_contiguous_rows(
+      x, p, at, at.n * sizeof(double), [&](int64_t row, const T* in, T* out, void* memory) {
+        budget_row(in, at.n, at.parameter_of(row), out, static_cast<double*>(memory));
+      });
 }
 
 template <class T>
@@ -66,11 +64,10 @@ int sq_pnorm_max_forward(const T* x, T* p, const Layout& at) {
 
 template <class T>
 int renyimax_forward(const T* x, T* p, const Layout& at) {
-  return for_contiguous_rows(x, p, at, at.n * sizeof(double),
-                             [&](int64_t row, const T* in, T* out, void* memory) {
-                               renyimax_row(in, at.n, at.parameter_of(row), out,
-                                            static_cast<double*>(memory));
-                             });
+  return for_contiguous_rows(
+      x, p, at, at.n * sizeof(double), [&](int64_t row, const T* in, T* out, void* memory) {
+        renyimax_row(in, at.n, at.parameter_of(row), out, static_cast<double*>(memory));
+      });
 }
 
 template <class T>
@@ -162,8 +159,7 @@ int entmax_loss(const T* x, const Layout& at, const int64_t* target, T* loss, do
     return false;
   };
   return for_nonzeros(
-      x, at, n_parts, wanted,
-      [&](int64_t row, double alpha, ListedRow<T>& nonzeros, int part) {
+      x, at, n_parts, wanted, [&](int64_t row, double alpha, ListedRow<T>& nonzeros, int part) {
         loss[row] = static_cast<T>(entmax_loss_row(x + row * at.n, nonzeros, target[row], alpha));
         if (slope != nullptr) slope[row] = entmax_loss_slope(nonzeros, alpha);
         if (sizes == nullptr) return true;
@@ -186,19 +182,22 @@ int groups_forward(int kind, const T* x, T* p, int32_t* group, T* slope, const L
 template <class T>
 int groups_backward(const T* p, const int32_t* group, const T* grad, T* grad_x, const Layout& at) {
   const int64_t n = at.n;
-  return for_rows(at, 1, n * (2 * sizeof(double) + sizeof(int32_t)) + 64, [&](int64_t row, int64_t, void* memory) {
-    groups_backward_row(p + row * n, group + row * n, grad + row * n, n, grad_x + row * n, memory);
-  });
+  return for_rows(at, 1, n * (2 * sizeof(double) + sizeof(int32_t)) + 64,
+                  [&](int64_t row, int64_t, void* memory) {
+                    groups_backward_row(p + row * n, group + row * n, grad + row * n, n,
+                                        grad_x + row * n, memory);
+                  });
 }
 
 template <class T>
 constexpr Kernels<T> kernels() {
-  return {entmax_forward<T>, entmax_backward<T>, normmax_forward<T>, normmax_backward<T>,
-          sq_pnorm_max_forward<T>, sq_pnorm_max_backward<T>, renyimax_forward<T>,
-          renyimax_backward<T>, budget_forward<T>, budget_backward<T>, entmax_sparse<T>,
-          entmax_loss<T>, list_to_dense<T>, list_times_matrix<T>, transpose_list<T>,
+  return {entmax_forward<T>,    entmax_backward<T>,         normmax_forward<T>,
+          normmax_backward<T>,  sq_pnorm_max_forward<T>,    sq_pnorm_max_backward<T>,
+          renyimax_forward<T>,  renyimax_backward<T>,       budget_forward<T>,
+          budget_backward<T>,   entmax_sparse<T>,           entmax_loss<T>,
+          list_to_dense<T>,     list_times_matrix<T>,       transpose_list<T>,
           attention_forward<T>, attention_backward_rows<T>, attention_backward_columns<T>,
-          groups_forward<T>, groups_backward<T>, attention_output<T>};
+          groups_forward<T>,    groups_backward<T>,         attention_output<T>};
 }
 
 #define FENCHEL_NAME_(isa) #isa

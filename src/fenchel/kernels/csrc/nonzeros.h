@@ -36,7 +36,8 @@ bool append_row(const ListedRow<T>& row, SparsePart<T>* part) {
 // order, so that the parts joined are the rows in order) until it says false: memory is out. Rows
 // that `wanted` does not name are skipped.
 template <class T, class Wanted, class Work>
-int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted, const Work& work) {
+int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted,
+                 const Work& work) {
   const int64_t rows = at.rows(), n = at.n;
   const bool is_short = n <= kShortRow;
   const size_t listed = (RowScratch<T>::bytes(n) + 63) / 64 * 64;

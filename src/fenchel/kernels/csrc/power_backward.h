@@ -75,7 +75,8 @@ inline void power_backward_row(const T* p, const T* g, int64_t n, double exponen
 template <class T>
 inline void renyimax_backward_row(const T* p, const T* g, int64_t n, double beta, T* grad_x,
                                   double* scratch) {
-  power_backward_row(p, g, n, beta, beta, [&](double, double) { return 1 / beta; }, grad_x, scratch);
+  power_backward_row(
+      p, g, n, beta, beta, [&](double, double) { return 1 / beta; }, grad_x, scratch);
 }
 
 template <class T>

@@ -1,5 +1,5 @@
-// The host's side of stopping.h. The host hands in functions of its own, so that the core needs none
-// of its headers: for Python, taking and releasing the GIL and looking at signals.
+// The host's side of stopping.h. The host hands in functions of its own, so that the core needs
+// none of its headers: for Python, taking and releasing the GIL and looking at signals.
 #include "stopping.h"
 
 #include <chrono>
@@ -78,7 +78,8 @@ void Worker::await(int others) {
 #endif
   }
   // Sleeps grow with the wait: they add little to it.
-  for (int64_t pause = 20; team_.left() != others; pause = pause < 2000 ? pause + pause / 8 : pause) {
+  for (int64_t pause = 20; team_.left() != others;
+       pause = pause < 2000 ? pause + pause / 8 : pause) {
     rest(pause);
     ask();
   }

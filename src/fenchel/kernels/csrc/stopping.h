@@ -1,9 +1,9 @@
 // How a long call hears that it should stop.
 //
-// A kernel runs without the host's lock, so a signal such as Ctrl-C only sets a flag there, which the
-// host looks at after the call. So a loop asks: the thread that was called asks the host every tenth
-// of a second, the others look at what it heard. Work is counted, and the clock is read only after
-// enough of it: a short call does neither.
+// A kernel runs without the host's lock, so a signal such as Ctrl-C only sets a flag there, which
+// the host looks at after the call. So a loop asks: the thread that was called asks the host every
+// tenth of a second, the others look at what it heard. Work is counted, and the clock is read only
+// after enough of it: a short call does neither.
 #pragma once
 
 #include <omp.h>
@@ -43,8 +43,7 @@ class Team {
 // One thread of a loop.
 class Worker {
  public:
-  Worker(Team& team, bool was_called)
-      : team_(team), was_called_(was_called), before_(current()) {
+  Worker(Team& team, bool was_called) : team_(team), was_called_(was_called), before_(current()) {
     current() = this;
   }
   ~Worker() { current() = before_; }

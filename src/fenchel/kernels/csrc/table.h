@@ -25,8 +25,8 @@ struct Layout {
 // `kv_heads` of keys and values in equal groups.
 struct AttentionShape {
   int64_t batch, heads, kv_heads, queries, keys, d, d_value;
-  int64_t causal;        // query i sees keys 0 to i
-  int64_t mask_kind;     // 0 none, 1 one byte an entry (0 = out), 2 added to the scores
+  int64_t causal;     // query i sees keys 0 to i
+  int64_t mask_kind;  // 0 none, 1 one byte an entry (0 = out), 2 added to the scores
   int64_t mask_strides[4];
   double scale;
 
@@ -77,8 +77,7 @@ struct Kernels {
                                     const T* factor, const T* grad_scores, T* grad_key,
                                     T* grad_value);
   int (*groups_forward)(int kind, const T* x, T* p, int32_t* group, T* slope, const Layout&);
-  int (*groups_backward)(const T* p, const int32_t* group, const T* grad, T* grad_x,
-                         const Layout&);
+  int (*groups_backward)(const T* p, const int32_t* group, const T* grad, T* grad_x, const Layout&);
   int (*attention_output)(const T* value, const AttentionShape&, const int64_t* starts,
                           const int32_t* indices, const T* weights, T* out);
 };
@@ -92,8 +91,8 @@ struct Table {
 // How many threads a piece of work deserves; 1 in a forked child, whose OpenMP pool is gone.
 int threads_for(int64_t entries);
 
-// Whether a thread may keep so many bytes of scratch for its next call; give_up() when it takes them
-// out again.
+// Whether a thread may keep so many bytes of scratch for its next call; give_up() when it takes
+// them out again.
 bool may_keep(size_t bytes);
 void give_up(size_t bytes);
 

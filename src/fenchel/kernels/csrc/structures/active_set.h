@@ -282,9 +282,9 @@ class ActiveSet {
 
   // The solution may need fewer members than its face has dimensions (all scores equal, say), or
   // some weights may be too small to be found; but derivatives need all directions of the face. Its
-  // other members are the best ones for slopes that are pushed a little across the members' hull, in
-  // which the solution lies. Once a random push finds none, there is none: a linear function whose
-  // maximum over a face is inside of it is constant there.
+  // other members are the best ones for slopes that are pushed a little across the members' hull,
+  // in which the solution lies. Once a random push finds none, there is none: a linear function
+  // whose maximum over a face is inside of it is constant there.
   void fill_face(double tol, int64_t budget) {
     if (members_.size() == 1) return;  // a corner of the polytope: it does not move
     const double least = 16 * tol;
@@ -401,7 +401,7 @@ class ActiveSet {
   AffineFace face_;
   std::vector<double> slopes_, means_;  // of all parts; of the unary ones
   std::vector<int32_t> fresh_;
-  std::vector<double> noise_, across_;  // of the unary parts
+  std::vector<double> noise_, across_;                     // of the unary parts
   std::vector<double> weights_, overlaps_, step_, slack_;  // one a member, zeros behind them
   double norm2_ = 0, score_ = 0, scale_ = 1;
 };

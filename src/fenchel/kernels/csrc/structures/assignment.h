@@ -12,8 +12,9 @@ namespace fenchel {
 namespace FENCHEL_ISA {
 
 // Shortest augmenting paths with prices (Jonker & Volgenant). Lines of the shorter side first take
-// their cheapest places; where two want the same, one waits. A waiting line enters the matching along
-// the cheapest alternating path, which Dijkstra's search finds in reduced costs: O(short^2 long).
+// their cheapest places; where two want the same, one waits. A waiting line enters the matching
+// along the cheapest alternating path, which Dijkstra's search finds in reduced costs:
+// O(short^2 long).
 class AssignmentOracle {
  public:
   AssignmentOracle(const int64_t* layout, const int64_t* size)
@@ -88,9 +89,9 @@ class AssignmentOracle {
     place_of_[line] = place;
   }
 
-  // Every line takes its cheapest place if that is free, and waits otherwise; false if a line has no
-  // place. Any prices of places will do, as long as one that may stay free costs nothing: those of
-  // the last question, if the next is a similar one, leave few lines to wait.
+  // Every line takes its cheapest place if that is free, and waits otherwise; false if a line has
+  // no place. Any prices of places will do, as long as one that may stay free costs nothing: those
+  // of the last question, if the next is a similar one, leave few lines to wait.
   bool take_cheapest(const StopCheck& check) {
     if (lines_ < places_) std::fill(place_price_.begin(), place_price_.end(), 0.0);
     std::fill(line_at_.begin(), line_at_.end(), kFree);

@@ -1,9 +1,10 @@
 // What a structure is to the solvers: an oracle for its best member.
 //
 //   struct AnOracle {
-//     AnOracle(const int64_t* layout, const int64_t* size);      // may throw std::bad_alloc
-//     static int64_t most_parts(const int64_t* layout);          // room for the longest list of parts
-//     int64_t argmax(const double* scores, int32_t* parts);      // how many parts, kNone if none is finite
+//     AnOracle(const int64_t* layout, const int64_t* size);  // may throw std::bad_alloc
+//     static int64_t most_parts(const int64_t* layout);      // room for the longest list of parts
+//     int64_t argmax(const double* scores, int32_t* parts);  // how many parts; kNone: none is
+//     finite
 //   };
 //
 // `layout` is what all instances of a batch share, `size` the row of sizes of one instance; the

@@ -1,7 +1,7 @@
 // Linear chains of tags. Layout: T, K, kind of transitions, has start, has end; size: the length.
 //
-// Scores of one instance: emissions (T, K), transitions [from, to], start (K), end (K); a block that
-// the layout says is not there is left out. A position behind the length has no part.
+// Scores of one instance: emissions (T, K), transitions [from, to], start (K), end (K); a block
+// that the layout says is not there is left out. A position behind the length has no part.
 #pragma once
 
 #include <algorithm>
@@ -96,8 +96,8 @@ inline void max_plus(const double* from, const double* matrix, int64_t k, double
   }
 }
 
-// Viterbi. Only the best scores are kept: the way back looks for the tags they came from, one column
-// a position, and takes the lowest of equals.
+// Viterbi. Only the best scores are kept: the way back looks for the tags they came from, one
+// column a position, and takes the lowest of equals.
 class SequenceOracle {
  public:
   SequenceOracle(const int64_t* layout, const int64_t* size)

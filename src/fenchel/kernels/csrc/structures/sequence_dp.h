@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "../elementary.h"
-#include "sequence.h"
 #include "exp_log.h"
+#include "sequence.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {

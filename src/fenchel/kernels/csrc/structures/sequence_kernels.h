@@ -23,21 +23,24 @@ int for_chains(const Instances& at, int omega, const Work& work) {
     if (omega == kL2) {
       SequenceProgram<kL2> program(chain);
       const double value = program.value(scores);
-      return work(i, value, [&](double* out) { program.gradient(scores, out); },
-                  [&](const double* d, double* out) { program.product(scores, d, out); });
+      return work(
+          i, value, [&](double* out) { program.gradient(scores, out); },
+          [&](const double* d, double* out) { program.product(scores, d, out); });
     }
     if (chain.kind == kShared && chain.tags > 1) {
       LinearSequence linear(chain, scores);
       double value;
       if (linear.forward(value)) {
-        return work(i, value, [&](double* out) { linear.gradient(out); },
-                    [&](const double* d, double* out) { linear.product(d, out); });
+        return work(
+            i, value, [&](double* out) { linear.gradient(out); },
+            [&](const double* d, double* out) { linear.product(d, out); });
       }
     }
     SequenceProgram<kEntropy> program(chain);
     const double value = program.value(scores);
-    return work(i, value, [&](double* out) { program.gradient(scores, out); },
-                [&](const double* d, double* out) { program.product(scores, d, out); });
+    return work(
+        i, value, [&](double* out) { program.gradient(scores, out); },
+        [&](const double* d, double* out) { program.product(scores, d, out); });
   });
 }
 

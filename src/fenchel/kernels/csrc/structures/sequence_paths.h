@@ -13,7 +13,11 @@ namespace FENCHEL_ISA {
 class SequenceSampler {
  public:
   SequenceSampler(const SequenceLayout& at, const double* scores)
-      : at_(at), scores_(scores), program_(at), weights_(whole_vectors(at.tags)), path_(at.length) {}
+      : at_(at),
+        scores_(scores),
+        program_(at),
+        weights_(whole_vectors(at.tags)),
+        path_(at.length) {}
 
   // The log-partition; must come first, and be finite.
   double prepare() { return program_.value(scores_); }
@@ -62,7 +66,8 @@ inline void sequence_k_best(const SequenceLayout& at, const double* scores, int6
   struct Way {
     double score;
     int32_t tag, rank;  // the tag before and which of its ways
-    bool operator<(const Way& other) const {  // of equals the lower tag, then the lower rank, is first
+    bool operator<(
+        const Way& other) const {  // of equals the lower tag, then the lower rank, is first
       if (score != other.score) return score < other.score;
       return tag != other.tag ? tag > other.tag : rank > other.rank;
     }

@@ -60,14 +60,13 @@ FENCHEL_API int fenchel_best_parts(int kind, const double* scores, int64_t count
 FENCHEL_API int fenchel_active_set(int kind, const double* scores, int64_t count, int64_t parts,
                                    int64_t n_unary, const int64_t* layout, const int64_t* sizes,
                                    int64_t size_width, int64_t max_iter, double tol, int complete,
-                                   double* means, double* gap, int64_t* iterations,
-                                   int64_t* status, int64_t* widest, int64_t* longest,
-                                   void** handle) {
+                                   double* means, double* gap, int64_t* iterations, int64_t* status,
+                                   int64_t* widest, int64_t* longest, void** handle) {
   std::unique_ptr<fenchel::Face[]> faces(new (std::nothrow) fenchel::Face[count]);
   if (faces == nullptr) return fenchel::kNoMemory;
   const int failed = fenchel::structure_kernels().active_set(
-      kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter, tol, complete, means,
-      gap, iterations, status, faces.get());
+      kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter, tol, complete,
+      means, gap, iterations, status, faces.get());
   if (failed != 0) return failed;
   *widest = *longest = 0;
   for (int64_t i = 0; i < count; ++i) {

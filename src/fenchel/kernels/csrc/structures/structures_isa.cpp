@@ -1,5 +1,5 @@
-// The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
-// result depends on nothing but the instance.
+// The structured kernels, compiled once per instruction set. Each instance is one thread's work;
+// its result depends on nothing but the instance.
 #include "active_set.h"
 #include "alignment.h"
 #include "alignment_dp.h"
@@ -97,10 +97,10 @@ int alignment_product(int omega, double gamma, const double* scores, const doubl
 }
 
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {
-    most_parts,        best_parts,       active_set,        face_product,
-    sequence_smoothed, sequence_product, sequence_sample,   sequence_k_best,
-    tree_sums,         alignment_smoothed, alignment_product};
+const StructureKernels structure_kernels = {most_parts,         best_parts,        active_set,
+                                            face_product,       sequence_smoothed, sequence_product,
+                                            sequence_sample,    sequence_k_best,   tree_sums,
+                                            alignment_smoothed, alignment_product};
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

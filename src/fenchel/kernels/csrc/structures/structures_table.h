@@ -8,7 +8,14 @@
 namespace fenchel {
 
 // The oracles, by the numbers that kernels/_native_structures.py knows them by.
-enum Kind : int { kKSubsets = 0, kSequence = 1, kTree = 2, kProjectiveTree = 3, kAssignment = 4, kAlignment = 5 };
+enum Kind : int {
+  kKSubsets = 0,
+  kSequence = 1,
+  kTree = 2,
+  kProjectiveTree = 3,
+  kAssignment = 4,
+  kAlignment = 5
+};
 
 // Where SparseMAP ended: the members that have a weight, and how the weights move.
 struct Face {
@@ -28,8 +35,8 @@ struct StructureKernels {
   int64_t (*most_parts)(int kind, const int64_t* layout);
   // Lists of parts (count, most), -1 in the places left; -2 first where no member is finite.
   int (*best_parts)(int kind, const double* scores, int64_t count, int64_t parts,
-                    const int64_t* layout, const int64_t* sizes, int64_t size_width,
-                    int32_t* out, int64_t most);
+                    const int64_t* layout, const int64_t* sizes, int64_t size_width, int32_t* out,
+                    int64_t most);
   // SparseMAP: means (count, parts), and for each instance its face, gap, iterations and status.
   int (*active_set)(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
                     const int64_t* layout, const int64_t* sizes, int64_t size_width,
