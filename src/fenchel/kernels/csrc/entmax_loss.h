@@ -41,11 +41,11 @@ inline double sum_of(const T* p, int64_t count, const Power& power_of) {
 template <class T>
 inline double sum_of_powers(const T* p, int64_t count, double alpha) {
   switch (kind_of(alpha)) {
-    case Kind::kSoftmax:
+    case AlphaKind::kSoftmax:
       return sum_of(p, count, [](Vec<T> v) { return v; });
-    case Kind::kSquare:
+    case AlphaKind::kSquare:
       return sum_of(p, count, [](Vec<T> v) { return v * sqrt<T>(v); });
-    case Kind::kLinear:
+    case AlphaKind::kLinear:
       return sum_of(p, count, [](Vec<T> v) { return v * v; });
     default: {
       const Vec<T> exponent = splat(static_cast<T>(std::min(alpha, 1e15)));

@@ -320,12 +320,12 @@ inline void entmax_row(const T* x, int64_t n, double alpha, Out& out,
   double total;
   bool has_nan;
   const int64_t count = block_maxima(x, n, scratch.maxima, &top, &total, &has_nan);
-  const Kind kind = kind_of(alpha);
+  const AlphaKind kind = kind_of(alpha);
   const auto whole = [&](const auto& write) {
     write(out.whole(scratch));
     out.finish_whole();
   };
-  if (has_nan || top == kInf<T> || kind == Kind::kInvalid) {
+  if (has_nan || top == kInf<T> || kind == AlphaKind::kInvalid) {
     return whole([&](T* p) { fill_row(p, n, kNaN<T>); });
   }
   if (top == -kInf<T>) return whole([&](T* p) { fill_row(p, n, T(0)); });
@@ -342,32 +342,32 @@ inline void entmax_row(const T* x, int64_t n, double alpha, Out& out,
     solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, mean, count, out, scratch);
   };
   switch (kind) {
-    case Kind::kSoftmax:
+    case AlphaKind::kSoftmax:
       return whole([&](T* p) { softmax_row(x, n, top, p); });
-    case Kind::kSquare:
+    case AlphaKind::kSquare:
       return solve(Square<T>{});
-    case Kind::kLinear:
+    case AlphaKind::kLinear:
       return solve(Linear<T>{});
-    case Kind::kWhole3:
+    case AlphaKind::kWhole3:
       return solve(Whole<T, 3>{});
-    case Kind::kWhole4:
+    case AlphaKind::kWhole4:
       return solve(Whole<T, 4>{});
-    case Kind::kWhole5:
+    case AlphaKind::kWhole5:
       return solve(Whole<T, 5>{});
-    case Kind::kWhole6:
+    case AlphaKind::kWhole6:
       return solve(Whole<T, 6>{});
-    case Kind::kWhole7:
+    case AlphaKind::kWhole7:
       return solve(Whole<T, 7>{});
-    case Kind::kWhole8:
+    case AlphaKind::kWhole8:
       return solve(Whole<T, 8>{});
-    case Kind::kGeneral:
+    case AlphaKind::kGeneral:
       return solve(General<T>(splat(static_cast<T>(a)), static_cast<T>(std::log(size))));
-    case Kind::kSmall:
+    case AlphaKind::kSmall:
       return solve(Small<T>(splat(static_cast<T>(a))));
-    case Kind::kHeavy:  // no entry is out of reach
+    case AlphaKind::kHeavy:  // no entry is out of reach
       return solve_row<T>(Heavy<T>(splat(static_cast<T>(a))), static_cast<T>(first), kInf<T>, x, n,
                           top, mean, count, out, scratch);
-    case Kind::kSteep:
+    case AlphaKind::kSteep:
       return whole([&](T* p) {
         steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
       });

@@ -48,7 +48,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
     const int part = static_cast<int>(at_part);
     const Scratch scratch(bytes);
     void* const memory = scratch.data();
-    if (memory == nullptr) return worker.fail(kNoMemory);
+    if (memory == nullptr) return worker.fail(FENCHEL_NO_MEMORY);
     const RowScratch<T> mine(memory, n);
     const int64_t first = rows * part / n_parts, last = rows * (part + 1) / n_parts;
     const auto finish = [&](int64_t row, ListedRow<T>& list) {
@@ -67,7 +67,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
           if (!wanted(row + i)) continue;
           ListedRow<T> list(mine, n);
           list.list(group + i * n);
-          if (!finish(row + i, list)) return worker.fail(kNoMemory);
+          if (!finish(row + i, list)) return worker.fail(FENCHEL_NO_MEMORY);
         }
       }
       return;
@@ -77,7 +77,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
       if (!wanted(row)) continue;
       ListedRow<T> list(mine, n);
       entmax_row(x + row * n, n, at.parameter_of(row), list, mine);
-      if (!finish(row, list)) return worker.fail(kNoMemory);
+      if (!finish(row, list)) return worker.fail(FENCHEL_NO_MEMORY);
     }
   });
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch  # before the core: its OpenMP runtime must be there first
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:

@@ -46,7 +46,7 @@ class ActiveSet {
   Outcome solve(int64_t max_iter, double tol, bool complete) {
     tol = std::max(tol, 64 * kEps);
     const Outcome outcome = run(max_iter, tol);
-    if (outcome.status == kInfeasible) return outcome;
+    if (outcome.status == FENCHEL_INFEASIBLE) return outcome;
     normalize();
     if (complete) fill_face(tol, max_iter - outcome.iterations);
     return outcome;
@@ -79,7 +79,7 @@ class ActiveSet {
   static constexpr double kFlat = 1e-9;
 
   Outcome run(int64_t max_iter, double tol) {
-    if (!ask()) return {0.0, 0, kInfeasible};
+    if (!ask()) return {0.0, 0, FENCHEL_INFEASIBLE};
     const double norm2 = members_.overlaps(nullptr);
     members_.enter();
     face_.start(norm2);
@@ -94,7 +94,7 @@ class ActiveSet {
       const double gap = candidate_gap();
       const double enough = tol * scale_;
       bool done = gap <= enough;
-      if (!done && iterations >= max_iter) return {gap, iterations, kMaxIter};
+      if (!done && iterations >= max_iter) return {gap, iterations, FENCHEL_MAX_ITER};
       if (!done) {
         done = !enter(gap, enough);
         if (!done) {
@@ -110,7 +110,7 @@ class ActiveSet {
         repaired = true;
         continue;
       }
-      return {std::max(gap, 0.0), iterations, gap <= enough ? kSolved : kStalled};
+      return {std::max(gap, 0.0), iterations, gap <= enough ? FENCHEL_SOLVED : FENCHEL_STALLED};
     }
   }
 

@@ -1,5 +1,5 @@
 // Sums over all (non-projective) dependency trees: log-partition, marginals, and the derivative of
-// the marginals in one direction. Parts are those of tree.h.
+// the marginals in one direction. Parts are those of oracles/tree.h.
 //
 // The matrix-tree theorem makes the sum a determinant of the Laplacian L, L_ii = sum of word i's
 // weights, L_ih = -w_ih. Here no determinant is taken and nothing is ever subtracted: L is known by

@@ -1,5 +1,5 @@
-// Sums over all projective dependency trees, by the spans of projective.h: log-partition,
-// marginals, and the derivative of the marginals in one direction.
+// Sums over all projective dependency trees, by the spans of oracles/projective_tree.h:
+// log-partition, marginals, and the derivative of the marginals in one direction.
 //
 // Inside sums and their adjoints are sums of products of weights, so the marginals need no
 // logarithm and no subtraction; tree_numbers.h has numbers of any range.
@@ -183,7 +183,7 @@ class ProjectiveSums {
   double log_scale_ = 0;
   T total_{};
   std::vector<T> weight_;  // (word, head) as tokens
-  // As in projective.h, and the derivative of the total with respect to each.
+  // As in oracles/projective_tree.h, and the derivative of the total with respect to each.
   std::vector<T> right_, right_by_end_, left_, left_by_end_, open_right_, open_left_;
   std::vector<T> to_right_, to_right_by_end_, to_left_, to_left_by_end_;
   std::vector<T> to_open_right_, to_open_left_;

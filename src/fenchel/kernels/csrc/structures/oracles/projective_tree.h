@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "oracle.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -144,6 +144,11 @@ class ProjectiveTreeOracle {
   // Complete spans with their head left (right_) or right (left_), by (begin, end) and (end,
   // begin); open_right_ by (begin, end), open_left_ by (end, begin): every loop reads along rows.
   std::vector<double> right_, right_by_end_, left_, left_by_end_, open_right_, open_left_;
+};
+
+template <>
+struct OracleOf<FENCHEL_PROJECTIVE_TREE> {
+  using type = ProjectiveTreeOracle;
 };
 
 }  // namespace FENCHEL_ISA

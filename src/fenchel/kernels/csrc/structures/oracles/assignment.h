@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "../simd.h"
-#include "oracle.h"
+#include "../../simd.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -179,6 +179,11 @@ class AssignmentOracle {
   std::vector<double> costs_;  // lines x width
   std::vector<double> line_price_, place_price_, distance_, barrier_, open_, before_, taken_;
   std::vector<int32_t> line_at_, place_of_, waiting_, closed_;
+};
+
+template <>
+struct OracleOf<FENCHEL_ASSIGNMENT> {
+  using type = AssignmentOracle;
 };
 
 }  // namespace FENCHEL_ISA

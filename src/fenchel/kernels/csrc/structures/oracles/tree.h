@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "oracle.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -188,6 +188,11 @@ class TreeOracle {
   std::vector<int32_t> chosen_;      // of a node: the part that is its arc
   std::vector<int32_t> parent_;      // of a node: the one it was contracted into
   std::vector<int64_t> path_;
+};
+
+template <>
+struct OracleOf<FENCHEL_TREE> {
+  using type = TreeOracle;
 };
 
 }  // namespace FENCHEL_ISA
