@@ -7,7 +7,7 @@
  * be null" is left out by passing null. Scores may be -inf (masked); NaN and +inf give NaN rows.
  *
  * A change of a signature, of a number below or of what an argument means raises the version here
- * and in kernels/native/_library.py. */
+ * and in kernels/native/_numbers.py. */
 #ifndef FENCHEL_H_
 #define FENCHEL_H_
 
@@ -272,6 +272,9 @@ FENCHEL_DTYPES(FENCHEL_DECLARE_GROUPS)
  *   sizes   (count, size_width): what they do not; where no width is given, it is the kind's own
  *
  * Lists of parts have FENCHEL_NO_PART in the places that are left. */
+
+/* The number of a kind by its name in FENCHEL_KINDS ("TREE"); -1 if there is none. */
+FENCHEL_API int fenchel_kind_named(const char* name);
 
 /* How many parts the longest list has; -1 for a kind that does not exist. */
 FENCHEL_API int64_t fenchel_most_parts(int kind, const int64_t* layout);

@@ -1,5 +1,6 @@
 // The C ABI of the structured kernels.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -14,6 +15,14 @@ bool is_kind(int kind) { return kind >= 0 && kind < FENCHEL_KIND_COUNT; }
 bool is_omega(int omega) { return omega == FENCHEL_ENTROPY || omega == FENCHEL_L2; }
 
 }  // namespace
+
+int fenchel_kind_named(const char* name) {
+#define FENCHEL_NAME(kind) \
+  if (std::strcmp(name, #kind) == 0) return FENCHEL_##kind;
+  FENCHEL_KINDS(FENCHEL_NAME)
+#undef FENCHEL_NAME
+  return -1;
+}
 
 int64_t fenchel_most_parts(int kind, const int64_t* layout) {
   if (!is_kind(kind)) return -1;
