@@ -10,10 +10,11 @@ PIP   := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
 READY := $(VENV)/.fenchel
 CODE  := $(shell find src CMakeLists.txt -not -name '__pycache__' -not -name '*.pyc')
+CPP   := $(shell find src/fenchel/kernels/csrc tests/fuzz -name '*.h' -o -name '*.cpp')
 SAN   := $(CURDIR)/build/sanitize
-SANITIZED ?= tests/kernels tests/structures tests/regularizers tests/attention
+SANITIZED ?= $(addprefix tests/,kernels maps structures solvers regularizers losses attention nn)
 
-.PHONY: help setup demo demo-maps test lint bench docs sanitize fuzz sanitized-core wheel clean
+.PHONY: help setup demo demo-maps test lint bench docs sanitize sanitize-quick fuzz sanitized-core sanitized-tests wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,10 +34,11 @@ test: $(READY) ## all tests, then the examples in the docstrings
 	@echo "==> docstring examples"
 	@$(PY) -m pytest -q --doctest-modules --pyargs fenchel
 
-lint: $(VENV)/.extra-dev ## ruff and mypy
+lint: $(VENV)/.extra-dev ## ruff, mypy and clang-format
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 
 bench: $(VENV)/.extra-bench ## speed against torch and the entmax package
 	@$(PY) -m benchmarks.maps --peers --out out/bench.jsonl
@@ -53,17 +55,25 @@ bench: $(VENV)/.extra-bench ## speed against torch and the entmax package
 docs: $(VENV)/.extra-docs ## the documentation, strictly, into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
+# All folders whose tests enter the core (above nn/ nothing enters it in another way).
+sanitize: sanitized-core ## tests that enter the core, and fuzzing, under AddressSanitizer and UBSan
+	@$(MAKE) --no-print-directory sanitized-tests fuzz
+
+# For every change: 4 minutes on two cores, with the build.
+sanitize-quick: sanitized-core ## the same in 4 minutes: the kernels' tests, and a shorter fuzzing
+	@$(MAKE) --no-print-directory sanitized-tests fuzz SANITIZED=tests/kernels FUZZ_ARGS=1000
+
 # The runtime of the sanitizers must come first in the process, and libstdc++ with it: otherwise
 # it cannot intercept the exceptions that torch throws. --capture=sys lets its reports through.
 # Left out: what measures time or memory, or starts processes of its own.
-sanitize: sanitized-core ## tests that enter the core, and fuzzing, under AddressSanitizer and UBSan
+sanitized-tests: sanitized-core
 	@echo "==> tests on the sanitized core"
 	@FENCHEL_LIBRARY=$(SAN)/libfenchel_core.so \
 	 LD_PRELOAD="$$($(SAN_CXX) -print-file-name=libasan.so):$$($(SAN_CXX) -print-file-name=libstdc++.so)" \
 	 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	 $(PY) -m pytest $(SANITIZED) -q --capture=sys \
-	 --ignore=tests/kernels/test_interrupt.py --ignore=tests/kernels/test_scratch.py
-	@$(MAKE) --no-print-directory fuzz
+	 $(PY) -m pytest -n 2 $(SANITIZED) -q --capture=sys \
+	 --ignore=tests/kernels/test_interrupt.py --ignore=tests/kernels/test_scratch.py \
+	 --ignore=tests/losses/test_vocab_parallel_processes.py
 
 fuzz: sanitized-core ## only the fuzzing of the C ABI (FUZZ_ARGS=...)
 	@echo "==> fuzzing the C ABI"

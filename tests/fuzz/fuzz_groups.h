@@ -1,30 +1,13 @@
 // Random cases for the maps that fuse entries into groups. Included by fuzz_kernels.cpp.
 #pragma once
 
-#define GROUPS(suffix, T)                                                                        \
-  extern "C" int fenchel_groups_forward_##suffix(int, const T*, T*, int32_t*, T*, int64_t,       \
-                                                 int64_t, const double*, int64_t);               \
-  extern "C" int fenchel_groups_backward_##suffix(const T*, const int32_t*, const T*, T*, int64_t, \
-                                                  int64_t);                                      \
-  template <>                                                                                    \
-  struct GroupMaps<T> {                                                                          \
-    static constexpr auto forward = fenchel_groups_forward_##suffix;                             \
-    static constexpr auto backward = fenchel_groups_backward_##suffix;                           \
-  };
-
-template <class T>
-struct GroupMaps;
-GROUPS(f32, float)
-GROUPS(f64, double)
-#undef GROUPS
-
 // p is a distribution (or zeros, or NaN), equal within groups; the gradient is finite where p is.
 template <class T>
 void groups_case(Random& random) {
   const int64_t rows = below(random, 30);
   const int64_t n = 1 + (below(random, 8) == 0 ? below(random, 3000) : below(random, 100));
   const int kind = below(random, 2), style = below(random, 6);
-  const char* name = kind == 0 ? "fusedmax" : "oscarmax";
+  const char* name = kind == FENCHEL_FUSEDMAX ? "fusedmax" : "oscarmax";
   const double spread = std::exp(std::uniform_real_distribution<double>(-18, 18)(random));
   const bool per_row = below(random, 2) != 0;
   std::vector<T> x(rows * n), p(rows * n, T(7)), slope(rows * n, T(7)), g(rows * n);
@@ -34,15 +17,16 @@ void groups_case(Random& random) {
   for (T& v : x) v = value<T>(random, style, spread);
   for (T& v : g) v = value<T>(random, 5, 1.0);
   for (double& v : lambda) {
-    const double special[] = {0, 1e-300, 1e300, std::numeric_limits<double>::infinity(), -1,
-                              std::numeric_limits<double>::quiet_NaN()};
+    const double special[] = {0,     1e-300,
+                              1e300, std::numeric_limits<double>::infinity(),
+                              -1,    std::numeric_limits<double>::quiet_NaN()};
     const double usual = std::exp(std::uniform_real_distribution<double>(-12, 6)(random));
     v = below(random, 4) ? usual : special[below(random, 6)];
   }
   T* slopes = below(random, 2) ? slope.data() : nullptr;
-  int status = GroupMaps<T>::forward(kind, x.data(), p.data(), group.data(), slopes, rows, n,
-                                     lambda.data(), per_row ? 1 : 0);
-  status |= GroupMaps<T>::backward(p.data(), group.data(), g.data(), grad.data(), rows, n);
+  int status = groups_forward<T>(kind, x.data(), p.data(), group.data(), slopes, rows, n,
+                                 lambda.data(), per_row ? 1 : 0);
+  status |= groups_backward<T>(p.data(), group.data(), g.data(), grad.data(), rows, n);
   if (status != 0) fail("an error", name, 0);
   for (int64_t row = 0; row < rows; ++row) {
     const double shown = lambda[per_row ? row : 0];

@@ -9,42 +9,11 @@
 #include <cstdlib>
 #include <limits>
 #include <random>
-#include <type_traits>
 #include <vector>
 
-#define MAP(op, suffix, T)                                                                        \
-  extern "C" int fenchel_##op##_forward_##suffix(const T*, T*, int64_t, int64_t, int64_t,         \
-                                                 const double*, int64_t);                         \
-  extern "C" int fenchel_##op##_backward_##suffix(const T*, const T*, T*, double*, int64_t,       \
-                                                  int64_t, int64_t, const double*, int64_t);
-#define SPARSE(suffix, T)                                                                         \
-  extern "C" int fenchel_entmax_sparse_##suffix(const T*, int64_t, int64_t, int64_t,              \
-                                                const double*, int64_t, int64_t*, int64_t*,       \
-                                                double*, void**);                                 \
-  extern "C" void fenchel_sparse_take_##suffix(void*, int64_t*, T*);
-MAP(entmax, f32, float)
-MAP(entmax, f64, double)
-MAP(normmax, f32, float)
-MAP(normmax, f64, double)
-MAP(budget, f32, float)
-MAP(budget, f64, double)
-MAP(sq_pnorm_max, f32, float)
-MAP(sq_pnorm_max, f64, double)
-MAP(renyimax, f32, float)
-MAP(renyimax, f64, double)
-SPARSE(f32, float)
-SPARSE(f64, double)
+#include "fuzz_api.h"
 
 namespace {
-
-using Random = std::mt19937_64;
-
-int below(Random& random, int n) { return static_cast<int>(random() % n); }
-
-[[noreturn]] void fail(const char* what, const char* op, double parameter) {
-  std::printf("FAILED: %s (%s, parameter %.17g)\n", what, op, parameter);
-  std::exit(1);
-}
 
 template <class T>
 T value(Random& random, int style, double scale) {
@@ -56,9 +25,16 @@ T value(Random& random, int style, double scale) {
     case 1:  // masks
       return below(random, 2) ? static_cast<T>(-inf) : static_cast<T>(normal(random));
     case 2: {  // the worst of all
-      const double worst[] = {inf, -inf, std::nan(""), 0.0, -0.0, std::numeric_limits<T>::max(),
-                              std::numeric_limits<T>::lowest(), std::numeric_limits<T>::min(),
-                              std::numeric_limits<T>::denorm_min(), 1.0};
+      const double worst[] = {inf,
+                              -inf,
+                              std::nan(""),
+                              0.0,
+                              -0.0,
+                              std::numeric_limits<T>::max(),
+                              std::numeric_limits<T>::lowest(),
+                              std::numeric_limits<T>::min(),
+                              std::numeric_limits<T>::denorm_min(),
+                              1.0};
       return static_cast<T>(worst[below(random, 10)]);
     }
     default:
@@ -66,38 +42,41 @@ T value(Random& random, int style, double scale) {
   }
 }
 
-double parameter_for(Random& random, int op) {
-  const double special[] = {1, 1.5, 2, 1.25, 1 + 1.0 / 3, 1.0001, 2.0001, 1e6, 1e305,
-                            std::numeric_limits<double>::infinity(), std::nan(""), 0.5, -1};
-  if (below(random, 3) == 0) return special[below(random, 13)];
-  const double unit = std::uniform_real_distribution<double>(0, 1)(random);
-  if (op == 4 || (op == 0 && below(random, 3) == 0)) {  // alpha below 1, and near it
-    return below(random, 2) ? unit : 1 - std::exp(-30 * unit);
-  }
-  return op == 2 ? 5 * unit : 1 + std::exp(6 * unit - 4);
+// Whether a map takes a parameter. A new map is taken for one that needs 1 or more, and sums to 1.
+bool accepts(Map map, double q) {
+  if (map == kMap_entmax) return q > 0;
+  if (map == kMap_budget) return q >= 0;
+  if (map == kMap_renyimax) return q > 0 && q <= 1;
+  return q >= 1;
 }
 
-// The kernels of each op, in the order of kNames.
-const char* const kNames[] = {"entmax", "normmax", "budget", "sq_pnorm_max", "renyimax"};
-template <class T>
-using Forward = int (*)(const T*, T*, int64_t, int64_t, int64_t, const double*, int64_t);
-template <class T>
-using Backward = int (*)(const T*, const T*, T*, double*, int64_t, int64_t, int64_t, const double*,
-                         int64_t);
-#define KERNELS(pass, suffix)                                                                     \
-  {fenchel_entmax_##pass##_##suffix, fenchel_normmax_##pass##_##suffix,                           \
-   fenchel_budget_##pass##_##suffix, fenchel_sq_pnorm_max_##pass##_##suffix,                      \
-   fenchel_renyimax_##pass##_##suffix}
-const Forward<float> kForward32[] = KERNELS(forward, f32);
-const Forward<double> kForward64[] = KERNELS(forward, f64);
-const Backward<float> kBackward32[] = KERNELS(backward, f32);
-const Backward<double> kBackward64[] = KERNELS(backward, f64);
+double parameter_for(Random& random, Map map) {
+  const double special[] = {1,
+                            1.5,
+                            2,
+                            1.25,
+                            1 + 1.0 / 3,
+                            1.0001,
+                            2.0001,
+                            1e6,
+                            1e305,
+                            std::numeric_limits<double>::infinity(),
+                            std::nan(""),
+                            0.5,
+                            -1};
+  if (below(random, 3) == 0) return special[below(random, 13)];
+  const double unit = std::uniform_real_distribution<double>(0, 1)(random);
+  if (map == kMap_renyimax || (map == kMap_entmax && below(random, 3) == 0)) {
+    return below(random, 2) ? unit : 1 - std::exp(-30 * unit);  // below 1, and near it
+  }
+  return map == kMap_budget ? 5 * unit : 1 + std::exp(6 * unit - 4);
+}
 
 template <class T>
 void one_case(Random& random) {
   constexpr bool f32 = std::is_same_v<T, float>;
-  const int op = below(random, 5);
-  const char* name = kNames[op];
+  const Map map = static_cast<Map>(below(random, kMapCount));
+  const char* name = kMapNames[map];
   const int64_t outer = below(random, 20);
   const int64_t inner = below(random, 2) ? 1 : below(random, 20);
   const int64_t n = 1 + (below(random, 8) == 0 ? below(random, 6000) : below(random, 200));
@@ -111,24 +90,19 @@ void one_case(Random& random) {
   std::vector<double> parameter(per_row ? rows : 1), grad_parameter(rows);
   for (T& v : x) v = value<T>(random, style, scale);
   for (T& v : g) v = value<T>(random, below(random, 50) ? 5 : 2, 1.0);
-  for (double& v : parameter) v = parameter_for(random, op);
+  for (double& v : parameter) v = parameter_for(random, map);
   const double* at = parameter.data();
   const int64_t stride = per_row ? 1 : 0;
   const double shown = parameter.empty() ? 0 : parameter[0];
 
-  int status;
-  if constexpr (f32) {
-    status = kForward32[op](x.data(), p.data(), outer, n, inner, at, stride);
-  } else {
-    status = kForward64[op](x.data(), p.data(), outer, n, inner, at, stride);
-  }
+  int status = forward<T>(map, x.data(), p.data(), outer, n, inner, at, stride);
   if (status != 0) fail("forward returned an error", name, shown);
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i) {
       const int64_t row = o * inner + i;
       const double q = parameter[per_row ? row : 0];
       double sum = 0, kept = 0;
-      bool nan = false, bad = op == 4 ? !(q > 0 && q <= 1) : !(op == 0 ? q > 0 : q >= (op == 2 ? 0 : 1));
+      bool nan = false, bad = !accepts(map, q);
       for (int64_t j = 0; j < n; ++j) {
         const int64_t k = (o * n + j) * inner + i;
         nan |= std::isnan(p[k]);
@@ -140,7 +114,7 @@ void one_case(Random& random) {
       }
       if (nan != bad) fail("NaN where there should be none, or none where there should", name, q);
       if (nan) continue;
-      const double goal = op == 2 ? std::fmin(q, kept) : (kept > 0 ? 1.0 : 0.0);
+      const double goal = map == kMap_budget ? std::fmin(q, kept) : (kept > 0 ? 1.0 : 0.0);
       const double slack = (f32 ? 1e-6 : 1e-11) * (std::log2(n + 1.0) + goal) * (f32 ? 4 : 1);
       if (!(std::abs(sum - goal) <= slack)) {
         for (int64_t j = 0; j < std::min<int64_t>(n, 40); ++j) {
@@ -154,36 +128,23 @@ void one_case(Random& random) {
   }
 
   double* to = below(random, 2) ? grad_parameter.data() : nullptr;
-  if constexpr (f32) {
-    status = kBackward32[op](p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
-  } else {
-    status = kBackward64[op](p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
-  }
+  status = backward<T>(map, p.data(), g.data(), grad.data(), to, outer, n, inner, at, stride);
   if (status != 0) fail("backward returned an error", name, shown);
   for (int64_t k = 0; k < count; ++k) {
     if (p[k] == 0 && grad[k] != 0) fail("gradient where p is 0", name, shown);
   }
 
-  if (op != 0 || inner != 1) return;
+  if (map != kMap_entmax || inner != 1) return;
   std::vector<int64_t> sizes(rows), starts(rows + 1);
   std::vector<double> threshold(rows);
   void* handle = nullptr;
-  if constexpr (f32) {
-    status = fenchel_entmax_sparse_f32(x.data(), outer, n, inner, at, stride, sizes.data(),
-                                       starts.data(), threshold.data(), &handle);
-  } else {
-    status = fenchel_entmax_sparse_f64(x.data(), outer, n, inner, at, stride, sizes.data(),
-                                       starts.data(), threshold.data(), &handle);
-  }
+  status = entmax_sparse<T>(x.data(), outer, n, inner, at, stride, sizes.data(), starts.data(),
+                            threshold.data(), &handle);
   if (status != 0) fail("sparse returned an error", name, shown);
   const int64_t total = starts[rows];
   std::vector<int64_t> indices(total);
   std::vector<T> values(total);
-  if constexpr (f32) {
-    fenchel_sparse_take_f32(handle, indices.data(), values.data());
-  } else {
-    fenchel_sparse_take_f64(handle, indices.data(), values.data());
-  }
+  sparse_take<T>(handle, indices.data(), values.data());
   int64_t next = 0;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t c = 0; c < sizes[row]; ++c, ++next) {
@@ -199,6 +160,8 @@ void one_case(Random& random) {
 #include "fuzz_groups.h"
 #include "fuzz_lists.h"
 #include "fuzz_structures.h"
+
+#include "fuzz_errors.h"  // needs the others
 
 template <class T>
 void any_case(Random& random) {
@@ -226,6 +189,9 @@ int main(int argc, char** argv) {
       any_case<double>(random);
     }
   }
-  std::printf("%ld cases, nothing found\n", cases);
+  if (fenchel_abi_version() != FENCHEL_ABI_VERSION) fail("another version", "abi_version", 0);
+  error_cases();
+  stop_case();
+  std::printf("%ld cases on %s, nothing found\n", cases, fenchel_instruction_set());
   return 0;
 }

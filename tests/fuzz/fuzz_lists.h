@@ -2,49 +2,7 @@
 // attention. Included by fuzz_kernels.cpp, after its tools.
 #pragma once
 
-#define LISTS(suffix, T)                                                                          \
-  extern "C" int fenchel_entmax_loss_##suffix(const T*, int64_t, int64_t, int64_t, const double*, \
-                                              int64_t, const int64_t*, T*, double*, int64_t,      \
-                                              int64_t*, int64_t*, void**);                        \
-  extern "C" void fenchel_sparse_take32_##suffix(void*, int32_t*, T*);                            \
-  extern "C" int fenchel_list_to_dense_##suffix(const T*, const int64_t*, const int32_t*,         \
-                                                 const T*, T*, int64_t, int64_t);                 \
-  extern "C" int fenchel_list_times_matrix_##suffix(const T*, const int64_t*, const int32_t*,     \
-                                                     const T*, const T*, T*, int64_t, int64_t);   \
-  extern "C" int fenchel_transpose_list_##suffix(const T*, const int64_t*, const int32_t*,        \
-                                                  const T*, int64_t, int64_t, int64_t*, int32_t*, \
-                                                  T*);                                            \
-  extern "C" int fenchel_attention_forward_##suffix(                                              \
-      const T*, const T*, const T*, const void*, const int64_t*, double, const double*, int64_t,  \
-      T*, int64_t*, int64_t*, void**);                                                            \
-  extern "C" int fenchel_attention_backward_##suffix(                                             \
-      const T*, const T*, const T*, const T*, const int64_t*, double, const double*, int64_t,     \
-      const int64_t*, const int32_t*, const T*, const T*, T*, T*, T*, T*, double*);               \
-  extern "C" int fenchel_attention_output_##suffix(const T*, const int64_t*, const int64_t*,      \
-                                                    const int32_t*, const T*, T*);
-LISTS(f32, float)
-LISTS(f64, double)
-
 namespace {
-
-// The kernels of one dtype.
-template <class T>
-struct Lists;
-#define LISTS_OF(suffix, T)                                                       \
-  template <>                                                                     \
-  struct Lists<T> {                                                               \
-    static constexpr auto entmax = fenchel_entmax_forward_##suffix;               \
-    static constexpr auto loss = fenchel_entmax_loss_##suffix;                    \
-    static constexpr auto take = fenchel_sparse_take32_##suffix;                  \
-    static constexpr auto to_dense = fenchel_list_to_dense_##suffix;              \
-    static constexpr auto times_matrix = fenchel_list_times_matrix_##suffix;      \
-    static constexpr auto transpose = fenchel_transpose_list_##suffix;            \
-    static constexpr auto attention = fenchel_attention_forward_##suffix;         \
-    static constexpr auto attention_backward = fenchel_attention_backward_##suffix; \
-    static constexpr auto attention_output = fenchel_attention_output_##suffix;   \
-  };
-LISTS_OF(f32, float)
-LISTS_OF(f64, double)
 
 // Equal, or both NaN.
 template <class T>
@@ -82,8 +40,8 @@ void products_case(Random& random, const std::vector<int64_t>& starts,
   for (T& v : scale) v = value<T>(random, 5, 1.0);
   for (T& v : matrix) v = value<T>(random, 5, 1.0);
   const T* given = below(random, 2) ? scale.data() : nullptr;
-  Lists<T>::times_matrix(given, starts.data(), indices.data(), values.data(), matrix.data(),
-                         out.data(), rows, d);
+  list_times_matrix<T>(given, starts.data(), indices.data(), values.data(), matrix.data(),
+                       out.data(), rows, d);
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t c = below(random, static_cast<int>(d));
     double sum = 0, size = 0;
@@ -101,8 +59,8 @@ void products_case(Random& random, const std::vector<int64_t>& starts,
   std::vector<int64_t> column_starts(n + 1, 7);
   std::vector<int32_t> column_rows(values.size(), 7);
   std::vector<T> column_values(values.size(), T(7));
-  Lists<T>::transpose(given, starts.data(), indices.data(), values.data(), rows, n,
-                      column_starts.data(), column_rows.data(), column_values.data());
+  transpose_list<T>(given, starts.data(), indices.data(), values.data(), rows, n,
+                    column_starts.data(), column_rows.data(), column_values.data());
   std::vector<int64_t> sizes(n);
   for (int64_t j = 0; j < n; ++j) sizes[j] = column_starts[j + 1] - column_starts[j];
   if (column_starts[0] != 0 || column_starts[n] != starts[rows]) {
@@ -132,25 +90,32 @@ void loss_case(Random& random) {
   std::vector<double> alpha(per_row ? rows : 1), slope(rows, 7);
   std::vector<int64_t> target(rows), sizes(rows), starts(rows + 1);
   for (T& v : x) v = value<T>(random, style, spread);
-  for (double& v : alpha) v = parameter_for(random, 0);
+  for (double& v : alpha) v = parameter_for(random, kMap_entmax);
   for (int64_t& y : target) {
     y = below(random, 5) ? below(random, static_cast<int>(n)) : std::numeric_limits<int64_t>::min();
   }
   const int64_t stride = per_row ? 1 : 0;
   void* handle = nullptr;
-  int status = Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(), loss.data(),
-                              below(random, 2) ? slope.data() : nullptr, rows * n, sizes.data(),
-                              starts.data(), &handle);
-  status |= Lists<T>::loss(x.data(), rows, n, 1, alpha.data(), stride, target.data(), alone.data(),
+  int status = entmax_loss<T>(x.data(), rows, n, 1, alpha.data(), stride, target.data(),
+                              loss.data(), below(random, 2) ? slope.data() : nullptr, rows * n,
+                              sizes.data(), starts.data(), &handle);
+  status |= entmax_loss<T>(x.data(), rows, n, 1, alpha.data(), stride, target.data(), alone.data(),
                            nullptr, 0, nullptr, nullptr, nullptr);
-  status |= Lists<T>::entmax(x.data(), p.data(), rows, n, 1, alpha.data(), stride);
+  // More nonzeros than may be kept: the handle is released.
+  void* too_many = nullptr;
+  std::vector<int64_t> same_sizes(rows), same_starts(rows + 1);
+  status |= entmax_loss<T>(x.data(), rows, n, 1, alpha.data(), stride, target.data(), alone.data(),
+                           nullptr, 0, same_sizes.data(), same_starts.data(), &too_many);
+  sparse_take32<T>(too_many, nullptr, nullptr);
+  if (same_sizes != sizes || same_starts != starts) fail("other sizes", "entmax_loss", 0);
+  status |= forward<T>(kMap_entmax, x.data(), p.data(), rows, n, 1, alpha.data(), stride);
   if (status != 0) fail("an error", "entmax_loss", 0);
   std::vector<int32_t> indices(starts[rows]);
   std::vector<T> values(starts[rows]), ones(rows, T(1)), dense(rows * n, T(7));
-  Lists<T>::take(handle, indices.data(), values.data());
+  sparse_take32<T>(handle, indices.data(), values.data());
   check_lists<T>(sizes, starts, indices, n, "entmax_loss");
-  Lists<T>::to_dense(ones.data(), starts.data(), indices.data(), values.data(), dense.data(), rows,
-                     n);
+  list_to_dense<T>(ones.data(), starts.data(), indices.data(), values.data(), dense.data(), rows,
+                   n);
   for (int64_t row = 0; row < rows; ++row) {
     const double a = alpha[per_row ? row : 0];
     const T* mine = p.data() + row * n;
@@ -158,7 +123,8 @@ void loss_case(Random& random) {
     if (!same(loss[row], alone[row])) fail("loss differs from loss alone", "entmax_loss", a);
     if (loss[row] < 0) fail("negative loss", "entmax_loss", a);
     if (ignored && (loss[row] != 0 || sizes[row] != 0)) fail("not ignored", "entmax_loss", a);
-    if (!ignored && nan != std::isnan(loss[row])) fail("NaN of loss and p differ", "entmax_loss", a);
+    if (!ignored && nan != std::isnan(loss[row]))
+      fail("NaN of loss and p differ", "entmax_loss", a);
     for (int64_t j = 0; j < n && !ignored && !nan; ++j) {
       const T wanted = mine[j] - (j == target[row] ? T(1) : T(0));
       if (dense[row * n + j] != wanted) fail("not p - y", "entmax_loss", a);
@@ -175,47 +141,58 @@ void attention_case(Random& random) {
   const int64_t keys = 1 + (below(random, 8) == 0 ? below(random, 700) : below(random, 70));
   const int64_t d = 1 + below(random, 40), d_value = 1 + below(random, 150);
   const int64_t rows = batch * heads * queries, kind = below(random, 3);
-  int64_t shape[13] = {batch, heads, kv_heads, queries, keys, d, d_value, below(random, 2), kind};
+  int64_t shape[FENCHEL_SHAPE_COUNT] = {};
+  shape[FENCHEL_SHAPE_BATCH] = batch;
+  shape[FENCHEL_SHAPE_HEADS] = heads;
+  shape[FENCHEL_SHAPE_KV_HEADS] = kv_heads;
+  shape[FENCHEL_SHAPE_QUERIES] = queries;
+  shape[FENCHEL_SHAPE_KEYS] = keys;
+  shape[FENCHEL_SHAPE_D] = d;
+  shape[FENCHEL_SHAPE_D_VALUE] = d_value;
+  shape[FENCHEL_SHAPE_CAUSAL] = below(random, 2);
+  shape[FENCHEL_SHAPE_MASK_KIND] = kind;
   int64_t mask_entries = 1;  // each axis is there or broadcast
-  for (int axis = 3; axis >= 0 && kind != 0; --axis) {
+  for (int axis = 3; axis >= 0 && kind != FENCHEL_NO_MASK; --axis) {
     const int64_t size[] = {batch, heads, queries, keys};
     const bool there = below(random, 3) != 0;
-    shape[9 + axis] = there ? mask_entries : 0;
+    shape[FENCHEL_SHAPE_MASK_STRIDES + axis] = there ? mask_entries : 0;
     if (there) mask_entries *= size[axis];
   }
   const int style = below(random, 6);
   const double spread = std::exp(std::uniform_real_distribution<double>(-6, 6)(random));
   std::vector<T> q(rows * d), k(batch * kv_heads * keys * d), v(batch * kv_heads * keys * d_value);
-  std::vector<T> added(kind == 2 ? mask_entries : 0), out(rows * d_value, T(7)), again = out;
-  std::vector<uint8_t> open(kind == 1 ? mask_entries : 0);
+  std::vector<T> added(kind == FENCHEL_ADDED_MASK ? mask_entries : 0), out(rows * d_value, T(7)),
+      again = out;
+  std::vector<uint8_t> open(kind == FENCHEL_BYTE_MASK ? mask_entries : 0);
   for (T& x : q) x = value<T>(random, below(random, 100) ? 5 : style, spread);
   for (T& x : k) x = value<T>(random, below(random, 100) ? 5 : style, 1.0);
   for (T& x : v) x = value<T>(random, 5, 1.0);
   for (T& x : added) x = value<T>(random, style == 2 ? 1 : style, 1.0);
   for (uint8_t& x : open) x = below(random, 3) != 0;
-  const void* mask = kind == 1 ? static_cast<const void*>(open.data()) : added.data();
+  const void* mask =
+      kind == FENCHEL_BYTE_MASK ? static_cast<const void*>(open.data()) : added.data();
   const bool per_head = below(random, 2) != 0;
   std::vector<double> alpha(per_head ? batch * heads : 1);
-  for (double& a : alpha) a = parameter_for(random, 0);
+  for (double& a : alpha) a = parameter_for(random, kMap_entmax);
   const int64_t stride = per_head ? 1 : 0;
   const double scale = std::normal_distribution<double>(0, 1)(random);
 
   std::vector<int64_t> sizes(rows), starts(rows + 1);
   void* handle = nullptr;
-  int status = Lists<T>::attention(q.data(), k.data(), v.data(), mask, shape, scale, alpha.data(),
-                                   stride, out.data(), sizes.data(), starts.data(), &handle);
-  status |= Lists<T>::attention(q.data(), k.data(), v.data(), mask, shape, scale, alpha.data(),
-                                stride, again.data(), nullptr, nullptr, nullptr);
+  int status = attention_forward<T>(q.data(), k.data(), v.data(), mask, shape, scale, alpha.data(),
+                                    stride, out.data(), sizes.data(), starts.data(), &handle);
+  status |= attention_forward<T>(q.data(), k.data(), v.data(), mask, shape, scale, alpha.data(),
+                                 stride, again.data(), nullptr, nullptr, nullptr);
   if (status != 0) fail("an error", "attention", alpha[0]);
   const int64_t total = starts[rows];
   std::vector<int32_t> indices(total);
   std::vector<T> p(total), factor(total), grad_scores(total, T(7));
-  Lists<T>::take(handle, indices.data(), p.data());
+  sparse_take32<T>(handle, indices.data(), p.data());
   check_lists<T>(sizes, starts, indices, keys, "attention");
   for (size_t i = 0; i < out.size(); ++i) {
     if (!same(out[i], again[i])) fail("output differs from output alone", "attention", alpha[0]);
   }
-  Lists<T>::attention_output(v.data(), shape, starts.data(), indices.data(), p.data(), again.data());
+  attention_output<T>(v.data(), shape, starts.data(), indices.data(), p.data(), again.data());
   for (size_t i = 0; i < out.size(); ++i) {
     if (!same(out[i], again[i])) fail("output of weights differs", "attention", alpha[0]);
   }
@@ -226,7 +203,7 @@ void attention_case(Random& random) {
   for (T& x : g) x = value<T>(random, 5, 1.0);
   for (T& x : factor) x = below(random, 2) ? T(2) : T(0);
   const bool dropout = below(random, 2) != 0;
-  status = Lists<T>::attention_backward(
+  status = attention_backward<T>(
       q.data(), k.data(), v.data(), g.data(), shape, scale, alpha.data(), stride, starts.data(),
       indices.data(), p.data(), dropout ? factor.data() : nullptr, grad_scores.data(),
       grad_q.data(), grad_k.data(), grad_v.data(), below(random, 2) ? grad_alpha.data() : nullptr);
@@ -240,7 +217,8 @@ void attention_case(Random& random) {
     const double a = alpha[per_head ? head : 0];
     double sum = 0;
     for (int64_t l = starts[row]; l < starts[row + 1]; ++l) {
-      if (shape[7] && indices[l] > row % queries) fail("a look ahead", "attention", a);
+      if (shape[FENCHEL_SHAPE_CAUSAL] && indices[l] > row % queries)
+        fail("a look ahead", "attention", a);
       if (p[l] < 0) fail("a negative weight", "attention", a);
       sum += p[l];
       for (int64_t c = 0; c < d; ++c) {
@@ -261,7 +239,8 @@ void attention_case(Random& random) {
     }
   }
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (!close<T>(grad_k[i], sums[i], magnitudes[i])) fail("wrong gradient of a key", "attention", d);
+    if (!close<T>(grad_k[i], sums[i], magnitudes[i]))
+      fail("wrong gradient of a key", "attention", d);
   }
   for (size_t i = 0; i < value_sums.size(); ++i) {
     if (!close<T>(grad_v[i], value_sums[i], value_magnitudes[i])) {

@@ -1,34 +1,8 @@
 // Random cases for the structured kernels. Included by fuzz_kernels.cpp.
 #pragma once
 
-extern "C" {
-int64_t fenchel_most_parts(int, const int64_t*);
-int fenchel_best_parts(int, const double*, int64_t, int64_t, const int64_t*, const int64_t*, int64_t,
-                       int32_t*, int64_t);
-int fenchel_active_set(int, const double*, int64_t, int64_t, int64_t, const int64_t*, const int64_t*,
-                       int64_t, int64_t, double, int, double*, double*, int64_t*, int64_t*, int64_t*,
-                       int64_t*, void**);
-void fenchel_active_set_take(void*, int64_t, int64_t, int64_t, int32_t*, double*, double*);
-int fenchel_face_product(const int32_t*, const double*, const double*, double*, int64_t, int64_t,
-                         int64_t, int64_t);
-int fenchel_sequence_smoothed(int, const double*, int64_t, int64_t, const int64_t*, const int64_t*,
-                              double*, double*);
-int fenchel_sequence_product(int, const double*, const double*, int64_t, int64_t, const int64_t*,
-                             const int64_t*, double*);
-int fenchel_sequence_sample(const double*, int64_t, int64_t, const int64_t*, const int64_t*,
-                            const double*, int64_t, int32_t*);
-int fenchel_sequence_k_best(const double*, int64_t, int64_t, const int64_t*, const int64_t*, int64_t,
-                            int32_t*, double*);
-int fenchel_tree_sums(int, const double*, const double*, int64_t, int64_t, const int64_t*,
-                      const int64_t*, double*, double*);
-int fenchel_alignment_smoothed(int, double, const double*, int64_t, int64_t, const int64_t*,
-                               const int64_t*, double*, double*);
-int fenchel_alignment_product(int, double, const double*, const double*, int64_t, int64_t,
-                              const int64_t*, const int64_t*, double*);
-}
-
 struct Batch {
-  int kind;  // as in structures_table.h
+  int kind;  // of fenchel_kind
   const char* name;
   int64_t count, parts, n_unary, width;
   std::vector<int64_t> layout, sizes;
@@ -44,37 +18,59 @@ inline double structure_score(Random& random, int style) {
   return usual;
 }
 
+inline const char* kind_name(int kind) {
+#define FENCHEL_NAME(name) \
+  if (kind == FENCHEL_##name) return #name;
+  FENCHEL_KINDS(FENCHEL_NAME)
+#undef FENCHEL_NAME
+  return "no kind";
+}
+
 inline Batch random_batch(Random& random) {
-  const char* names[] = {"subsets", "sequence", "tree", "projective tree", "assignment", "alignment"};
   Batch at;
-  at.kind = below(random, 6);
-  at.name = names[at.kind];
+  at.kind = below(random, FENCHEL_KIND_COUNT);
+  at.name = kind_name(at.kind);
+  if (fenchel_kind_named(at.name) != at.kind) fail("another number", at.name, at.kind);
   at.count = below(random, 4);
   const int64_t n = 1 + below(random, below(random, 8) ? 9 : 40), m = 1 + below(random, 12);
-  const auto size = [&](int64_t most, int64_t least) { return least + below(random, most - least + 1); };
-  at.width = at.kind >= 4 ? 2 : 1;
-  if (at.kind == 0) {
-    const int64_t k = size(n, 1);
-    at.layout = {n, k};
-    at.parts = at.n_unary = n;
-    for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, k));
-  } else if (at.kind == 1) {
-    at.layout = {n, m, below(random, 3), below(random, 2), below(random, 2)};
-    at.n_unary = n * m;
-    at.parts = n * m + (at.layout[3] + at.layout[4]) * m;
-    at.parts += at.layout[2] == 0 ? 0 : (at.layout[2] == 1 ? 1 : n - 1) * m * m;
-    for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, 1));
-  } else if (at.kind < 4) {
-    at.layout = {n, below(random, 2)};
-    at.parts = at.n_unary = n * (n + 1);
-    for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, 1));
-  } else {
-    at.layout = {n, m};
-    at.parts = at.n_unary = n * m;
-    for (int64_t i = 0; i < at.count; ++i) {
-      at.sizes.push_back(size(n, 1));
-      at.sizes.push_back(size(m, 1));
+  const auto size = [&](int64_t most, int64_t least) {
+    return least + below(random, most - least + 1);
+  };
+  at.width = 1;
+  switch (at.kind) {
+    case FENCHEL_K_SUBSETS: {
+      const int64_t k = size(n, 1);
+      at.layout = {n, k};
+      at.parts = at.n_unary = n;
+      for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, k));
+      break;
     }
+    case FENCHEL_SEQUENCE:
+      at.layout = {n, m, below(random, 3), below(random, 2), below(random, 2)};
+      at.n_unary = n * m;
+      at.parts = n * m + (at.layout[3] + at.layout[4]) * m;
+      if (at.layout[2] == FENCHEL_SHARED) at.parts += m * m;
+      if (at.layout[2] == FENCHEL_EACH_POSITION) at.parts += (n - 1) * m * m;
+      for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, 1));
+      break;
+    case FENCHEL_TREE:
+    case FENCHEL_PROJECTIVE_TREE:
+      at.layout = {n, below(random, 2)};
+      at.parts = at.n_unary = n * (n + 1);
+      for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, 1));
+      break;
+    case FENCHEL_ASSIGNMENT:
+    case FENCHEL_ALIGNMENT:
+      at.width = 2;
+      at.layout = {n, m};
+      at.parts = at.n_unary = n * m;
+      for (int64_t i = 0; i < at.count; ++i) {
+        at.sizes.push_back(size(n, 1));
+        at.sizes.push_back(size(m, 1));
+      }
+      break;
+    default:
+      fail("a kind for which this file makes no batch", at.name, at.kind);
   }
   const int style = below(random, 5);
   at.scores.resize(at.count * at.parts);
@@ -86,11 +82,12 @@ inline Batch random_batch(Random& random) {
 
 inline void check_lists(const Batch& at, const std::vector<int32_t>& lists) {
   for (const int32_t part : lists) {
-    if (part < -2 || part >= at.parts) fail("part out of range", at.name, 0);
+    if (part < FENCHEL_NO_MEMBER || part >= at.parts) fail("part out of range", at.name, 0);
   }
 }
 
-inline void check_bounds(const Batch& at, const std::vector<double>& means, double low, double high) {
+inline void check_bounds(const Batch& at, const std::vector<double>& means, double low,
+                         double high) {
   for (const double v : means) {
     if (!(v >= low - 1e-6 && v <= high + 1e-6)) fail("a mean is out of range", at.name, v);
   }
@@ -126,10 +123,11 @@ inline void structure_case(Random& random) {
 
   const int64_t wanted = 1 + below(random, 5);
   const int omega = below(random, 2);
-  if (at.kind == 1) {
+  if (at.kind == FENCHEL_SEQUENCE) {
     const double high = static_cast<double>(at.layout[0]);
-    status = fenchel_sequence_smoothed(omega, at.scores.data(), at.count, at.parts, at.layout.data(),
-                                       at.sizes.data(), value.data(), means.data());
+    status =
+        fenchel_sequence_smoothed(omega, at.scores.data(), at.count, at.parts, at.layout.data(),
+                                  at.sizes.data(), value.data(), means.data());
     check_bounds(at, means, 0, high);
     status |= fenchel_sequence_product(omega, at.scores.data(), at.direction.data(), at.count,
                                        at.parts, at.layout.data(), at.sizes.data(), means.data());
@@ -142,21 +140,23 @@ inline void structure_case(Random& random) {
     status |= fenchel_sequence_k_best(at.scores.data(), at.count, at.parts, at.layout.data(),
                                       at.sizes.data(), wanted, drawn.data(), values.data());
     check_lists(at, drawn);
-  } else if (at.kind == 2 || at.kind == 3) {
-    status = fenchel_tree_sums(at.kind == 3, at.scores.data(), nullptr, at.count, at.parts,
+  } else if (at.kind == FENCHEL_TREE || at.kind == FENCHEL_PROJECTIVE_TREE) {
+    const int projective = at.kind == FENCHEL_PROJECTIVE_TREE;
+    status = fenchel_tree_sums(projective, at.scores.data(), nullptr, at.count, at.parts,
                                at.layout.data(), at.sizes.data(), value.data(), means.data());
     check_bounds(at, means, 0, 1);
-    status |= fenchel_tree_sums(at.kind == 3, at.scores.data(), at.direction.data(), at.count,
-                                at.parts, at.layout.data(), at.sizes.data(), value.data(),
-                                means.data());
-  } else if (at.kind == 5) {
+    status |=
+        fenchel_tree_sums(projective, at.scores.data(), at.direction.data(), at.count, at.parts,
+                          at.layout.data(), at.sizes.data(), value.data(), means.data());
+  } else if (at.kind == FENCHEL_ALIGNMENT) {
     const double gamma = std::exp(std::uniform_real_distribution<double>(-6, 6)(random));
-    status = fenchel_alignment_smoothed(omega, gamma, at.scores.data(), at.count, at.parts,
-                                        at.layout.data(), at.sizes.data(), value.data(),
-                                        means.data());
+    status =
+        fenchel_alignment_smoothed(omega, gamma, at.scores.data(), at.count, at.parts,
+                                   at.layout.data(), at.sizes.data(), value.data(), means.data());
     check_bounds(at, means, 0, 1);
-    status |= fenchel_alignment_product(omega, gamma, at.scores.data(), at.direction.data(), at.count,
-                                        at.parts, at.layout.data(), at.sizes.data(), means.data());
+    status |=
+        fenchel_alignment_product(omega, gamma, at.scores.data(), at.direction.data(), at.count,
+                                  at.parts, at.layout.data(), at.sizes.data(), means.data());
   }
   if (status != 0) fail("an error", at.name, 3);
 }

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "backward.h"
+#include "entmax_backward.h"
 #include "list_products.h"
 #include "nonzeros.h"
 #include "table.h"
@@ -88,10 +88,10 @@ inline T dot(const T* a, const T* b, int64_t d) {
 template <class T>
 inline void apply_mask(const AttentionShape& at, const void* mask, int64_t b, int64_t h, int64_t i,
                        int64_t n, T* scores) {
-  if (at.mask_kind == 0) return;
+  if (at.mask_kind == FENCHEL_NO_MASK) return;
   const int64_t from = b * at.mask_strides[0] + h * at.mask_strides[1] + i * at.mask_strides[2];
   const int64_t step = at.mask_strides[3];
-  if (at.mask_kind == 1) {
+  if (at.mask_kind == FENCHEL_BYTE_MASK) {
     const uint8_t* keep = static_cast<const uint8_t*>(mask) + from;
     for (int64_t j = 0; j < n; ++j) scores[j] = keep[j * step] ? scores[j] : -kInf<T>;
   } else {
@@ -117,9 +117,9 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
   if (!few) {
     const size_t bytes = at.batch * at.kv_heads * width * d * sizeof(T);
     packed = static_cast<T*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64));
-    if (packed == nullptr) return kNoMemory;
+    if (packed == nullptr) return FENCHEL_NO_MEMORY;
     const int status = pack_keys(key, at, packed);
-    if (status != kDone) {
+    if (status != FENCHEL_DONE) {
       std::free(packed);
       return status;
     }
@@ -132,7 +132,7 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
   const int status = for_chunks(n_parts, 1, threads, [&](int64_t part, int64_t, Worker& worker) {
     const Scratch scratch(row_bytes + score_bytes + query_bytes);
     char* const memory = static_cast<char*>(scratch.data());
-    if (memory == nullptr) return worker.fail(kNoMemory);
+    if (memory == nullptr) return worker.fail(FENCHEL_NO_MEMORY);
     const RowScratch<T> mine(memory, at.keys);
     T* scores = reinterpret_cast<T*>(memory + row_bytes);
     T* queries = reinterpret_cast<T*>(memory + row_bytes + score_bytes);
@@ -177,7 +177,7 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
         }
         if (sizes == nullptr) continue;
         sizes[row] = list.count;
-        if (!append_row(list, &parts[part])) return worker.fail(kNoMemory);
+        if (!append_row(list, &parts[part])) return worker.fail(FENCHEL_NO_MEMORY);
       }
     }
   });
@@ -188,22 +188,22 @@ int attention_forward(const T* query, const T* key, const T* value, const void* 
 // Gradients in the queries and, listed as p is, in the scores; and in alpha, one a row, if wanted.
 // `factor` (dropout) multiplies p on its way to the output, or is absent.
 template <class T>
-int attention_backward_rows(const T* query, const T* key, const T* value, const T* grad_out,
+int attention_backward_rows(const T* key, const T* value, const T* grad_out,
                             const AttentionShape& at, const double* alpha, int64_t alpha_stride,
                             const int64_t* starts, const int32_t* indices, const T* p,
                             const T* factor, T* grad_query, T* grad_scores, double* grad_alpha) {
-  (void)query;
   const int64_t rows = at.batch * at.heads * at.queries, d = at.d;
   const int threads = threads_for((starts[rows] + rows) * d);
   const size_t list_bytes = (at.keys * sizeof(T) + 63) / 64 * 64;
   return for_chunks(rows, 64, threads, [&](int64_t row, int64_t last, Worker& worker) {
     const Scratch scratch(list_bytes + (at.keys + 1) * sizeof(int32_t));
     char* const memory = static_cast<char*>(scratch.data());
-    if (memory == nullptr) return worker.fail(kNoMemory);
+    if (memory == nullptr) return worker.fail(FENCHEL_NO_MEMORY);
     T* grad_p = reinterpret_cast<T*>(memory);
     int32_t* live = reinterpret_cast<int32_t*>(memory + list_bytes);
     for (; row < last; ++row) {
-      const int64_t head = row / at.queries, b = head / at.heads, kv = at.kv_head(b, head % at.heads);
+      const int64_t head = row / at.queries, b = head / at.heads,
+                    kv = at.kv_head(b, head % at.heads);
       const int64_t first = starts[row], count = starts[row + 1] - first;
       if (worker.stop((count + 1) * d)) return;
       const T* v = value + kv * at.keys * at.d_value;
@@ -236,9 +236,10 @@ int attention_backward_columns(const T* query, const T* grad_out, const Attentio
     const int64_t first_row = kv * rows;
     const int64_t* row_starts = starts + first_row;
     const int64_t first = row_starts[0], total = row_starts[rows] - first;
-    const size_t bytes = (at.keys + 1) * sizeof(int64_t) + total * (sizeof(int32_t) + 2 * sizeof(T));
+    const size_t bytes =
+        (at.keys + 1) * sizeof(int64_t) + total * (sizeof(int32_t) + 2 * sizeof(T));
     char* memory = static_cast<char*>(std::malloc(bytes + 64));
-    if (memory == nullptr) return worker.fail(kNoMemory);
+    if (memory == nullptr) return worker.fail(FENCHEL_NO_MEMORY);
     int64_t* columns = reinterpret_cast<int64_t*>(memory);
     T* scores = reinterpret_cast<T*>(columns + at.keys + 1);
     T* weights = scores + total;
@@ -271,7 +272,7 @@ int attention_backward_columns(const T* query, const T* grad_out, const Attentio
     } else {
       const int inner = threads_for((total + at.keys) * at.d);
       const int status = for_chunks(at.keys, 16, inner, work);
-      if (status != kDone) worker.fail(status);
+      if (status != FENCHEL_DONE) worker.fail(status);
     }
     std::free(memory);
   });
@@ -288,9 +289,8 @@ int attention_output(const T* value, const AttentionShape& at, const int64_t* st
       const int64_t head = row / at.queries, kv = at.kv_head(head / at.heads, head % at.heads);
       const int64_t first = starts[row], count = starts[row + 1] - first;
       if (worker.stop((count + 1) * at.d_value)) return;
-      weighted_sum(indices + first, weights + first, count, T(1),
-                   value + kv * at.keys * at.d_value, at.d_value, at.d_value,
-                   out + row * at.d_value);
+      weighted_sum(indices + first, weights + first, count, T(1), value + kv * at.keys * at.d_value,
+                   at.d_value, at.d_value, out + row * at.d_value);
     }
   });
 }

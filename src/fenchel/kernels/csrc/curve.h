@@ -20,24 +20,38 @@ namespace FENCHEL_ISA {
 // Which path an alpha takes. kWhole3 to kWhole8: 1/(alpha - 1) is that whole number (alpha = 4/3,
 // 1.25, 1.2, ...), and powers are products. kSmall: alpha so near 1 that roundings are put back.
 // kHeavy: alpha below 1.
-enum class Kind {
-  kSoftmax, kSquare, kLinear, kWhole3, kWhole4, kWhole5, kWhole6, kWhole7, kWhole8, kGeneral,
-  kSmall, kSteep, kArgmax, kHeavy, kInvalid
+enum class AlphaKind {
+  kSoftmax,
+  kSquare,
+  kLinear,
+  kWhole3,
+  kWhole4,
+  kWhole5,
+  kWhole6,
+  kWhole7,
+  kWhole8,
+  kGeneral,
+  kSmall,
+  kSteep,
+  kArgmax,
+  kHeavy,
+  kInvalid
 };
 
-inline Kind kind_of(double alpha) {
-  if (alpha == 1.0) return Kind::kSoftmax;
-  if (alpha == 1.5) return Kind::kSquare;
-  if (alpha == 2.0) return Kind::kLinear;
+inline AlphaKind kind_of(double alpha) {
+  if (alpha == 1.0) return AlphaKind::kSoftmax;
+  if (alpha == 1.5) return AlphaKind::kSquare;
+  if (alpha == 2.0) return AlphaKind::kLinear;
   if (alpha > 1.0 && alpha < 2.0) {
     const double inverse = 1 / (alpha - 1), whole = std::nearbyint(inverse);
     if (whole >= 3 && whole <= 8 && std::abs(inverse - whole) < 1e-14 * whole) {
-      return static_cast<Kind>(static_cast<int>(Kind::kWhole3) + static_cast<int>(whole) - 3);
+      return static_cast<AlphaKind>(static_cast<int>(AlphaKind::kWhole3) + static_cast<int>(whole) -
+                                    3);
     }
-    return inverse > 16 ? Kind::kSmall : Kind::kGeneral;
+    return inverse > 16 ? AlphaKind::kSmall : AlphaKind::kGeneral;
   }
-  if (alpha > 2.0) return alpha < 1e300 ? Kind::kSteep : Kind::kArgmax;
-  return alpha > 0.0 ? Kind::kHeavy : Kind::kInvalid;  // 0 or less, or NaN
+  if (alpha > 2.0) return alpha < 1e300 ? AlphaKind::kSteep : AlphaKind::kArgmax;
+  return alpha > 0.0 ? AlphaKind::kHeavy : AlphaKind::kInvalid;  // 0 or less, or NaN
 }
 
 // A row is done when its sum is within this of 1. Newton never overshoots, so what remains after
@@ -121,7 +135,8 @@ struct Whole {  // alpha = 1 + 1/kPower, p = [1 + w/kPower]_+^kPower
   double step(double sum, double slope) const { return newton_step(sum, slope, 1.0 / kPower); }
 };
 
-// The base for a given a: below 1/2, small p are powers high enough to hide the rounding of 1 + a w.
+// The base for a given a: below 1/2, small p are powers high enough to hide the rounding of
+// 1 + a w.
 inline double base_of(double a) { return a < 0.5 ? 1 : 0; }
 
 template <class T>

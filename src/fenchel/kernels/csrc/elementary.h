@@ -94,8 +94,7 @@ inline Vec<float> power<float>(Vec<float> z_, Vec<float> exponent) {
   const __m512 log2_z = _mm512_fmadd_ps(q, r, _mm512_add_ps(e, minus_log_c));
 
   // 2^y, y = k + i/16 + r, |r| <= 1/32; below 2^-126 it is 0.
-  const __m512 y =
-      _mm512_max_ps(_mm512_mul_ps(log2_z, (__m512)exponent), _mm512_set1_ps(-200.0f));
+  const __m512 y = _mm512_max_ps(_mm512_mul_ps(log2_z, (__m512)exponent), _mm512_set1_ps(-200.0f));
   const __m512 shifter = _mm512_set1_ps(786432.0f);  // 1.5 * 2^19: rounds to sixteenths
   const __m512 shifted = _mm512_add_ps(y, shifter);
   const __m512 steps = _mm512_sub_ps(shifted, shifter);

@@ -16,10 +16,12 @@ namespace FENCHEL_ISA {
 
 constexpr int64_t kShortRow = 160;
 
-// Scratch of a group: u, p, and p and slopes while solving, transposed; then doubles for a steep row.
+// Scratch of a group: u, p, and p and slopes while solving, transposed; then doubles for a steep
+// row.
 template <class T>
 constexpr size_t lane_scratch_bytes(int64_t n) {
-  return 4 * (n + kLanes<T>) * kVectorBytes + steep_scratch_bytes(n);
+  const int64_t vectors = 4 * (n + kLanes<T>);
+  return vectors * kVectorBytes + steep_scratch_bytes(n);
 }
 
 // Rows `row` to `row + count` into lanes; lanes beyond repeat the first row. Writes up to
@@ -28,7 +30,9 @@ template <class T>
 inline void transpose_in(const T* x, const Layout& at, int64_t row, int count, Vec<T>* u) {
   constexpr int lanes = kLanes<T>;
   const T* from[lanes];
-  for (int lane = 0; lane < lanes; ++lane) from[lane] = x + at.start(row + (lane < count ? lane : 0));
+  for (int lane = 0; lane < lanes; ++lane) {
+    from[lane] = x + at.start(row + (lane < count ? lane : 0));
+  }
   if (at.inner == 1) {
     for (int64_t j = 0; j < at.n; j += lanes) {
       const int part = static_cast<int>(std::min<int64_t>(lanes, at.n - j));
@@ -92,8 +96,9 @@ inline Vec<T> climb_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T>
   return tau;
 }
 
-// p of the lanes in `chosen`, for one curve, from a `tau` left of the root. A curve that is not cheap keeps p and its slopes from
-// the last step in `kept` and corrects them, instead of being evaluated once more.
+// p of the lanes in `chosen`, for one curve, from a `tau` left of the root. A curve that is not
+// cheap keeps p and its slopes from the last step in `kept` and corrects them, instead of being
+// evaluated once more.
 template <class T, class Curve>
 inline void solve_lanes(const Curve& curve, const Vec<T>* u, int64_t n, Vec<T> tau, Mask<T> chosen,
                         Vec<T>* p, Vec<T>* kept, Vec<T> guess = splat(-kInf<T>)) {
@@ -219,7 +224,7 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
   Mask<T> kinds;
   unsigned present = 0;
   if (at.parameter_stride == 0) {
-    const Kind kind = kind_of(at.parameter[0]);
+    const AlphaKind kind = kind_of(at.parameter[0]);
     kinds = Mask<T>{} + static_cast<int>(kind);
     a = splat(static_cast<T>(at.parameter[0] - 1));
     present = 1u << static_cast<int>(kind);
@@ -232,8 +237,8 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
       present |= 1u << kind;
     }
   }
-  const auto has = [&](Kind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
-  const auto of_kind = [&](Kind kind) {
+  const auto has = [&](AlphaKind kind) { return (present >> static_cast<int>(kind) & 1u) != 0; };
+  const auto of_kind = [&](AlphaKind kind) {
     return (kinds == static_cast<int>(kind)) & ~bad & ~empty;
   };
   // A first tau: were all entries equal to their mean, the sum would be no larger (convexity).
@@ -242,16 +247,16 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     return larger<T>(total / shared.size + equal, lowest);
   };
 
-  if (has(Kind::kSoftmax)) softmax_lanes<T>(u, n, of_kind(Kind::kSoftmax), p);
-  if (has(Kind::kSquare)) {
+  if (has(AlphaKind::kSoftmax)) softmax_lanes<T>(u, n, of_kind(AlphaKind::kSoftmax), p);
+  if (has(AlphaKind::kSquare)) {
     const Vec<T> first = first_tau(shared.lowest_square, shared.equal_square);
-    solve_lanes<T>(Square<T>{}, u, n, first, of_kind(Kind::kSquare), p, kept);
+    solve_lanes<T>(Square<T>{}, u, n, first, of_kind(AlphaKind::kSquare), p, kept);
   }
-  if (has(Kind::kLinear)) {
+  if (has(AlphaKind::kLinear)) {
     const Vec<T> first = first_tau(shared.lowest_linear, shared.equal_linear);
-    solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(Kind::kLinear), p, kept);
+    solve_lanes<T>(Linear<T>{}, u, n, first, of_kind(AlphaKind::kLinear), p, kept);
   }
-  const auto solve_varied = [&](const auto& curve, Kind kind, Vec<T> exponent,
+  const auto solve_varied = [&](const auto& curve, AlphaKind kind, Vec<T> exponent,
                                 Vec<T> guess = splat(-kInf<T>)) {
     const Mask<T> small = exponent < T(0.5);
     const Vec<T> shrunk = exp(-exponent * shared.log_size);  // n^-a
@@ -259,34 +264,34 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     const Vec<T> equal = (small ? T(1) - shrunk : -shrunk) / exponent;
     solve_lanes<T>(curve, u, n, first_tau(lowest, equal), of_kind(kind), p, kept, guess);
   };
-  const auto solve_whole = [&](const auto& curve, Kind kind, int power) {
+  const auto solve_whole = [&](const auto& curve, AlphaKind kind, int power) {
     if (has(kind)) solve_varied(curve, kind, splat(T(1) / static_cast<T>(power)));
   };
-  solve_whole(Whole<T, 3>{}, Kind::kWhole3, 3);
-  solve_whole(Whole<T, 4>{}, Kind::kWhole4, 4);
-  solve_whole(Whole<T, 5>{}, Kind::kWhole5, 5);
-  solve_whole(Whole<T, 6>{}, Kind::kWhole6, 6);
-  solve_whole(Whole<T, 7>{}, Kind::kWhole7, 7);
-  solve_whole(Whole<T, 8>{}, Kind::kWhole8, 8);
-  if (has(Kind::kGeneral)) {
-    const Vec<T> exponent = of_kind(Kind::kGeneral) ? a : splat(T(0.5));
+  solve_whole(Whole<T, 3>{}, AlphaKind::kWhole3, 3);
+  solve_whole(Whole<T, 4>{}, AlphaKind::kWhole4, 4);
+  solve_whole(Whole<T, 5>{}, AlphaKind::kWhole5, 5);
+  solve_whole(Whole<T, 6>{}, AlphaKind::kWhole6, 6);
+  solve_whole(Whole<T, 7>{}, AlphaKind::kWhole7, 7);
+  solve_whole(Whole<T, 8>{}, AlphaKind::kWhole8, 8);
+  if (has(AlphaKind::kGeneral)) {
+    const Vec<T> exponent = of_kind(AlphaKind::kGeneral) ? a : splat(T(0.5));
     const General<T> curve(exponent, shared.log_size);
     // The logarithm of the largest p is nearly linear in alpha, and cheap to find at 1.5 and at 2.
-    const Vec<T> square = climb_lanes<T>(
-        Square<T>{}, u, n, first_tau(shared.lowest_square, shared.equal_square), 2);
-    const Vec<T> linear = climb_lanes<T>(
-        Linear<T>{}, u, n, first_tau(shared.lowest_linear, shared.equal_linear), 2);
+    const Vec<T> square =
+        climb_lanes<T>(Square<T>{}, u, n, first_tau(shared.lowest_square, shared.equal_square), 2);
+    const Vec<T> linear =
+        climb_lanes<T>(Linear<T>{}, u, n, first_tau(shared.lowest_linear, shared.equal_linear), 2);
     const Vec<T> log_square = T(2) * log(T(-0.5) * square), log_linear = log(-linear);
     const Vec<T> log_p = log_square + (T(2) * exponent - T(1)) * (log_linear - log_square);
     const Vec<T> guess = curve.tau_of(log_p < T(0) ? log_p : splat(T(0)));
-    solve_varied(curve, Kind::kGeneral, exponent, guess);
+    solve_varied(curve, AlphaKind::kGeneral, exponent, guess);
   }
-  if (has(Kind::kSmall)) {
-    const Vec<T> exponent = of_kind(Kind::kSmall) ? a : splat(T(0.01));
-    solve_varied(Small<T>(exponent), Kind::kSmall, exponent);
+  if (has(AlphaKind::kSmall)) {
+    const Vec<T> exponent = of_kind(AlphaKind::kSmall) ? a : splat(T(0.01));
+    solve_varied(Small<T>(exponent), AlphaKind::kSmall, exponent);
   }
-  if (has(Kind::kHeavy)) {
-    const Vec<T> exponent = of_kind(Kind::kHeavy) ? a : splat(T(-0.5));
+  if (has(AlphaKind::kHeavy)) {
+    const Vec<T> exponent = of_kind(AlphaKind::kHeavy) ? a : splat(T(-0.5));
     const double log_n = std::log(static_cast<double>(n));
     Vec<T> equal = splat(T(0));
     if (at.parameter_stride == 0) {
@@ -294,17 +299,17 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
     } else {
       for (int lane = 0; lane < lanes; ++lane) {
         const double alpha = at.parameter_of(row + (lane < count ? lane : 0));
-        const bool heavy = kinds[lane] == static_cast<int>(Kind::kHeavy);
+        const bool heavy = kinds[lane] == static_cast<int>(AlphaKind::kHeavy);
         if (heavy) equal[lane] = static_cast<T>(heavy_equal(alpha - 1, log_n));
       }
     }
     const Vec<T> first = first_tau(splat(T(0)), equal);
-    solve_lanes<T>(Heavy<T>(exponent), u, n, first, of_kind(Kind::kHeavy), p, kept);
+    solve_lanes<T>(Heavy<T>(exponent), u, n, first, of_kind(AlphaKind::kHeavy), p, kept);
   }
-  if (has(Kind::kArgmax)) argmax_lanes<T>(u, n, of_kind(Kind::kArgmax), p);
-  if (has(Kind::kSteep)) {
+  if (has(AlphaKind::kArgmax)) argmax_lanes<T>(u, n, of_kind(AlphaKind::kArgmax), p);
+  if (has(AlphaKind::kSteep)) {
     T* flat_p = reinterpret_cast<T*>(p);
-    const Mask<T> chosen = of_kind(Kind::kSteep);
+    const Mask<T> chosen = of_kind(AlphaKind::kSteep);
     for (int lane = 0; lane < count; ++lane) {
       if (chosen[lane]) {
         steep_row(x + at.start(row + lane), at.inner, n, static_cast<double>(top[lane]),
@@ -312,7 +317,7 @@ inline void entmax_group(const T* x, T* out, const Layout& at, const ShortRows<T
       }
     }
   }
-  const Mask<T> invalid = bad | (kinds == static_cast<int>(Kind::kInvalid));
+  const Mask<T> invalid = bad | (kinds == static_cast<int>(AlphaKind::kInvalid));
   if (any<T>(invalid | empty)) {
     const Vec<T> fill = invalid ? splat(kNaN<T>) : splat(T(0));
     for (int64_t j = 0; j < n; ++j) p[j] = (invalid | empty) ? fill : p[j];

@@ -1,6 +1,7 @@
 // The Fenchel-Young loss of entmax of one row, from the nonzeros of its p.
 //
-// With log_a(p) = (p^a - 1)/a, a = alpha - 1, the loss against class y is a sum of non-negative terms,
+// With log_a(p) = (p^a - 1)/a, a = alpha - 1, the loss against class y is a sum of
+// non-negative terms,
 //     sum over j != y of p_j^alpha / alpha  +  (p_y^alpha - 1)/alpha - log_a(p_y),
 // where below the threshold log_a(p_y) goes on as a straight line in the score. The derivation
 // stands in regularizers/_tsallis_curve.py.
@@ -40,11 +41,11 @@ inline double sum_of(const T* p, int64_t count, const Power& power_of) {
 template <class T>
 inline double sum_of_powers(const T* p, int64_t count, double alpha) {
   switch (kind_of(alpha)) {
-    case Kind::kSoftmax:
+    case AlphaKind::kSoftmax:
       return sum_of(p, count, [](Vec<T> v) { return v; });
-    case Kind::kSquare:
+    case AlphaKind::kSquare:
       return sum_of(p, count, [](Vec<T> v) { return v * sqrt<T>(v); });
-    case Kind::kLinear:
+    case AlphaKind::kLinear:
       return sum_of(p, count, [](Vec<T> v) { return v * v; });
     default: {
       const Vec<T> exponent = splat(static_cast<T>(std::min(alpha, 1e15)));
@@ -113,9 +114,8 @@ inline double entmax_loss_row(const T* x, const ListedRow<T>& row, int64_t targe
   const bool argmax = !(alpha < 1e15);
   if (supported) {
     if (argmax) return 0;
-    const double others =
-        sum_of_powers(row.values, place, alpha) +
-        sum_of_powers(row.values + place + 1, row.count - place - 1, alpha);
+    const double others = sum_of_powers(row.values, place, alpha) +
+                          sum_of_powers(row.values + place + 1, row.count - place - 1, alpha);
     return others / alpha + gold_term(row.values[place], alpha);
   }
   const int64_t best = std::max_element(row.values, row.values + row.count) - row.values;

@@ -2,8 +2,9 @@
 //
 // Pass 1 keeps the lane-wise maxima of each block of vectors. They are entries of the row, so tau
 // of them alone lies left of the row's tau and already tells most entries that they are out (and
-// maxima of maxima tell the same of most maxima). Pass 2 visits only blocks that have an entry above it and copies those entries (value, index) to
-// scratch, where Newton goes on. Pass 3 writes zeros and the few others.
+// maxima of maxima tell the same of most maxima). Pass 2 visits only blocks that have an entry
+// above it and copies those entries (value, index) to scratch, where Newton goes on. Pass 3 writes
+// zeros and the few others.
 #pragma once
 
 #include "curve.h"
@@ -41,8 +42,8 @@ struct RowScratch {
 // Sums of p and of slopes over packed entries. With `values` and `slopes`, keeps both. u is padded:
 // whole vectors are read and written.
 template <class T, class Curve>
-inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* sum, double* slope_sum,
-                 T* values, T* slopes) {
+inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* sum,
+                 double* slope_sum, T* values, T* slopes) {
   constexpr int lanes = kLanes<T>;
   const Vec<T> shift = splat(tau);
   Total<T> total;
@@ -76,8 +77,8 @@ inline void sums(const Curve& curve, const T* u, int64_t count, T tau, double* s
   }
   *sum = total.over_lanes();
   // A slope need not be right to the last digit.
-  *slope_sum = sum_lanes_in_double<T>((slope_parts[0] + slope_parts[1]) +
-                                      (slope_parts[2] + slope_parts[3]));
+  *slope_sum =
+      sum_lanes_in_double<T>((slope_parts[0] + slope_parts[1]) + (slope_parts[2] + slope_parts[3]));
 }
 
 // Newton from tau, which is left of the root, over packed entries; at most max_steps. Starts at
@@ -94,8 +95,7 @@ inline T climb(const Curve& curve, const T* u, int64_t count, T* tau, int max_st
     sums<T>(curve, u, count, *tau, &sum, &slope, values, slopes);
     const double rest = curve.step(sum, slope);
     const T next = static_cast<T>(*tau + rest);
-    const bool done =
-        curve.done(splat(static_cast<T>(sum)), splat(static_cast<T>(rest)))[0] != 0;
+    const bool done = curve.done(splat(static_cast<T>(sum)), splat(static_cast<T>(rest)))[0] != 0;
     if (guessed && sum < 1) {
       *tau = std::max(next, lowest);
     } else if (done || !(next > *tau) || step == max_steps) {
@@ -237,8 +237,8 @@ inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n,
   int64_t alive = 0;
   for (int64_t i = 0; i < maxima_count; i += lanes) {
     const Vec<T> u = load(maxima + i);
-    alive += append(scratch.candidates + alive, scratch.indices + alive, u, bits<T>(u > tau - reach),
-                    0);
+    alive +=
+        append(scratch.candidates + alive, scratch.indices + alive, u, bits<T>(u > tau - reach), 0);
   }
   if (alive < maxima_count / 2) climb<T>(curve, scratch.candidates, alive, &tau, 8);
   const T floor = tau - reach;
@@ -255,8 +255,8 @@ inline void solve_row(const Curve& curve, T tau, T reach, const T* x, int64_t n,
       for (int64_t i = j; i < end; i += lanes) {
         const int part = static_cast<int>(std::min<int64_t>(lanes, end - i));
         const Vec<T> u = (part == lanes ? load(x + i) : load_part(x + i, part, -kInf<T>)) - top;
-        count += append(scratch.candidates + count, scratch.indices + count, u,
-                        bits<T>(u > floor), static_cast<int32_t>(i));
+        count += append(scratch.candidates + count, scratch.indices + count, u, bits<T>(u > floor),
+                        static_cast<int32_t>(i));
       }
     }
   }
@@ -286,7 +286,8 @@ inline void softmax_row(const T* x, int64_t n, T top, T* p) {
   Total<T> sum;
   for (int64_t j = 0; j < n;) {
     Vec<T> block = splat(T(0));
-    for (const int64_t end = std::min<int64_t>(n, j + Total<T>::kBlock * lanes); j < end; j += lanes) {
+    for (const int64_t end = std::min<int64_t>(n, j + Total<T>::kBlock * lanes); j < end;
+         j += lanes) {
       const int part = static_cast<int>(std::min<int64_t>(lanes, end - j));
       const Vec<T> e = exp((part == lanes ? load(x + j) : load_part(x + j, part, -kInf<T>)) - top);
       if (part == lanes) {
@@ -319,12 +320,12 @@ inline void entmax_row(const T* x, int64_t n, double alpha, Out& out,
   double total;
   bool has_nan;
   const int64_t count = block_maxima(x, n, scratch.maxima, &top, &total, &has_nan);
-  const Kind kind = kind_of(alpha);
+  const AlphaKind kind = kind_of(alpha);
   const auto whole = [&](const auto& write) {
     write(out.whole(scratch));
     out.finish_whole();
   };
-  if (has_nan || top == kInf<T> || kind == Kind::kInvalid) {
+  if (has_nan || top == kInf<T> || kind == AlphaKind::kInvalid) {
     return whole([&](T* p) { fill_row(p, n, kNaN<T>); });
   }
   if (top == -kInf<T>) return whole([&](T* p) { fill_row(p, n, T(0)); });
@@ -341,32 +342,32 @@ inline void entmax_row(const T* x, int64_t n, double alpha, Out& out,
     solve_row<T>(curve, static_cast<T>(first), reach, x, n, top, mean, count, out, scratch);
   };
   switch (kind) {
-    case Kind::kSoftmax:
+    case AlphaKind::kSoftmax:
       return whole([&](T* p) { softmax_row(x, n, top, p); });
-    case Kind::kSquare:
+    case AlphaKind::kSquare:
       return solve(Square<T>{});
-    case Kind::kLinear:
+    case AlphaKind::kLinear:
       return solve(Linear<T>{});
-    case Kind::kWhole3:
+    case AlphaKind::kWhole3:
       return solve(Whole<T, 3>{});
-    case Kind::kWhole4:
+    case AlphaKind::kWhole4:
       return solve(Whole<T, 4>{});
-    case Kind::kWhole5:
+    case AlphaKind::kWhole5:
       return solve(Whole<T, 5>{});
-    case Kind::kWhole6:
+    case AlphaKind::kWhole6:
       return solve(Whole<T, 6>{});
-    case Kind::kWhole7:
+    case AlphaKind::kWhole7:
       return solve(Whole<T, 7>{});
-    case Kind::kWhole8:
+    case AlphaKind::kWhole8:
       return solve(Whole<T, 8>{});
-    case Kind::kGeneral:
+    case AlphaKind::kGeneral:
       return solve(General<T>(splat(static_cast<T>(a)), static_cast<T>(std::log(size))));
-    case Kind::kSmall:
+    case AlphaKind::kSmall:
       return solve(Small<T>(splat(static_cast<T>(a))));
-    case Kind::kHeavy:  // no entry is out of reach
+    case AlphaKind::kHeavy:  // no entry is out of reach
       return solve_row<T>(Heavy<T>(splat(static_cast<T>(a))), static_cast<T>(first), kInf<T>, x, n,
                           top, mean, count, out, scratch);
-    case Kind::kSteep:
+    case AlphaKind::kSteep:
       return whole([&](T* p) {
         steep_row(x, 1, n, static_cast<double>(top), alpha, p, 1, scratch.doubles);
       });

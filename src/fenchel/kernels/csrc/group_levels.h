@@ -38,9 +38,9 @@ struct GroupScratch {
 };
 
 // argmin over z of 1/2 ||z - x||^2 + lambda sum |z_{i+1} - z_i|, in O(n): dynamic programming over
-// the derivative of the best cost so far, which is piecewise linear and clipped to [-lambda, lambda]
-// at each step. `knots` holds its breakpoints in a double-ended queue, `rise` and `offset` how slope
-// and intercept change there; `low` and `high` are where each step clips.
+// the derivative of the best cost so far, which is piecewise linear and clipped to
+// [-lambda, lambda] at each step. `knots` holds its breakpoints in a double-ended queue, `rise` and
+// `offset` how slope and intercept change there; `low` and `high` are where each step clips.
 //
 // Writes into side[k] whether z_k is fused with z_{k+1} (0), above it (1) or below it (-1).
 inline void fuse_neighbours(const double* x, int64_t n, double lambda, const GroupScratch& at_hand,
@@ -61,7 +61,8 @@ inline void fuse_neighbours(const double* x, int64_t n, double lambda, const Gro
   offset[left] = -x[0] + lambda;
   rise[right] = -1;
   offset[right] = x[0] + lambda;
-  double first_rise = 1, first_offset = -lambda - x[1], last_rise = -1, last_offset = -lambda + x[1];
+  double first_rise = 1, first_offset = -lambda - x[1], last_rise = -1,
+         last_offset = -lambda + x[1];
   for (int64_t k = 1; k + 1 < n; ++k) {
     // From the left: where the derivative reaches -lambda.
     int64_t from = left;
@@ -114,8 +115,8 @@ inline bool pulls(const T* x, int64_t n, int64_t j) {
   return j >= 0 && j < n && x[j] > -kInf<T>;
 }
 
-// Fused lasso: the group of each candidate, the level of its group and that level's slope in lambda.
-// Neighbours with a masked entry between them are no neighbours.
+// Fused lasso: the group of each candidate, the level of its group and that level's slope in
+// lambda. Neighbours with a masked entry between them are no neighbours.
 template <class T>
 inline void fused_groups(const T* x, int64_t n, const GroupScratch& row, int64_t count,
                          double lambda) {
@@ -190,9 +191,10 @@ inline void sort_descending(double* scores, int64_t count, int32_t* order) {
   }
 }
 
-// OSCAR on the simplex, where no weight is negative: scores in descending order, less lambda (n - i)
-// at rank i out of n, pooled until they descend. Equal scores are always pooled. The penalties are
-// taken from their mean, which the projection takes away again: large ones would cost digits.
+// OSCAR on the simplex, where no weight is negative: scores in descending order, less
+// lambda (n - i) at rank i out of n, pooled until they descend. Equal scores are always pooled. The
+// penalties are taken from their mean, which the projection takes away again: large ones would cost
+// digits.
 inline void oscar_groups(const GroupScratch& row, int64_t count, int64_t n, double lambda) {
   int32_t* order = reinterpret_cast<int32_t*>(row.low);
   sort_descending(row.scores, count, order);
@@ -220,7 +222,8 @@ inline void oscar_groups(const GroupScratch& row, int64_t count, int64_t n, doub
   }
   for (int64_t block = 0; block <= top; ++block) {
     const int64_t end = block < top ? starts[block + 1] : count;
-    const double share = end - starts[block] == 1 ? 1 : 1.0 / static_cast<double>(end - starts[block]);
+    const double share =
+        end - starts[block] == 1 ? 1 : 1.0 / static_cast<double>(end - starts[block]);
     const double level = (sums[block] - lambda * penalties[block]) * share;
     for (int64_t i = starts[block]; i < end; ++i) {
       row.levels[order[i]] = level;

@@ -44,8 +44,6 @@ inline double simplex_threshold(double* levels, int64_t count, double top, int s
   return tau;
 }
 
-enum class Groups { kFused, kOscar };
-
 // The largest entry, how many are not masked, and whether the row is bad (a NaN or +inf).
 template <class T>
 inline bool survey(const T* x, int64_t n, T* top, int64_t* open) {
@@ -102,7 +100,7 @@ inline int64_t keep_above(double limit, const GroupScratch& row, int64_t count) 
 // p, the group of each entry with mass (-1 for the others) and, if wanted, how its level moves with
 // lambda.
 template <class T>
-inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, int32_t* group,
+inline void groups_row(int kind, const T* x, int64_t n, double lambda, T* p, int32_t* group,
                        T* slope, void* memory) {
   const GroupScratch row(memory, n);
   T top;
@@ -125,7 +123,7 @@ inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, 
     lambda = std::min(lambda, (depth + 1) * static_cast<double>(open));
   }
   // No level is further from its score than this, up to a constant of all levels.
-  const double reach = lambda * (kind == Groups::kFused ? 4.0 : static_cast<double>(open - 1));
+  const double reach = lambda * (kind == FENCHEL_FUSEDMAX ? 4.0 : static_cast<double>(open - 1));
   int64_t count = candidates(x, n, top, (1 + reach) / scale, row);
   if (huge) {
     for (int64_t i = 0; i < count; ++i) {
@@ -133,7 +131,7 @@ inline void groups_row(Groups kind, const T* x, int64_t n, double lambda, T* p, 
     }
   }
   const double tau_of_scores = simplex_threshold(row.scores, count, 0, 2);
-  if (kind == Groups::kFused) {
+  if (kind == FENCHEL_FUSEDMAX) {
     count = keep_above(tau_of_scores - reach, row, count);
     fused_groups(x, n, row, count, lambda);
   } else {

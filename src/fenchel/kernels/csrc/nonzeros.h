@@ -36,7 +36,8 @@ bool append_row(const ListedRow<T>& row, SparsePart<T>* part) {
 // order, so that the parts joined are the rows in order) until it says false: memory is out. Rows
 // that `wanted` does not name are skipped.
 template <class T, class Wanted, class Work>
-int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted, const Work& work) {
+int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted,
+                 const Work& work) {
   const int64_t rows = at.rows(), n = at.n;
   const bool is_short = n <= kShortRow;
   const size_t listed = (RowScratch<T>::bytes(n) + 63) / 64 * 64;
@@ -47,7 +48,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
     const int part = static_cast<int>(at_part);
     const Scratch scratch(bytes);
     void* const memory = scratch.data();
-    if (memory == nullptr) return worker.fail(kNoMemory);
+    if (memory == nullptr) return worker.fail(FENCHEL_NO_MEMORY);
     const RowScratch<T> mine(memory, n);
     const int64_t first = rows * part / n_parts, last = rows * (part + 1) / n_parts;
     const auto finish = [&](int64_t row, ListedRow<T>& list) {
@@ -66,7 +67,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
           if (!wanted(row + i)) continue;
           ListedRow<T> list(mine, n);
           list.list(group + i * n);
-          if (!finish(row + i, list)) return worker.fail(kNoMemory);
+          if (!finish(row + i, list)) return worker.fail(FENCHEL_NO_MEMORY);
         }
       }
       return;
@@ -76,7 +77,7 @@ int for_nonzeros(const T* x, const Layout& at, int n_parts, const Wanted& wanted
       if (!wanted(row)) continue;
       ListedRow<T> list(mine, n);
       entmax_row(x + row * n, n, at.parameter_of(row), list, mine);
-      if (!finish(row, list)) return worker.fail(kNoMemory);
+      if (!finish(row, list)) return worker.fail(FENCHEL_NO_MEMORY);
     }
   });
 }

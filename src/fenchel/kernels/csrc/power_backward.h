@@ -72,35 +72,5 @@ inline void power_backward_row(const T* p, const T* g, int64_t n, double exponen
   }
 }
 
-template <class T>
-inline void renyimax_backward_row(const T* p, const T* g, int64_t n, double beta, T* grad_x,
-                                  double* scratch) {
-  power_backward_row(p, g, n, beta, beta, [&](double, double) { return 1 / beta; }, grad_x, scratch);
-}
-
-template <class T>
-inline void sq_pnorm_max_backward_row(const T* p, const T* g, int64_t n, double q, T* grad_x,
-                                      double* scratch) {
-  if (q > 1 && q <= 1e18) {
-    const auto scale = [&](double peak, double powers) {
-      return 1 / ((q - 1) * peak * peak * std::pow(powers, 2 / q));
-    };
-    return power_backward_row(p, g, n, q, 2 - q, scale, grad_x, scratch);
-  }
-  // q = 1 is flat. At inf the entries of largest mass move together, and the others against them.
-  const double peak = peak_of(p, n);
-  double top = 0, rest = 0, along = 0, against = 0;
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] == 0 || q == 1) continue;
-    (p[j] == peak ? top : rest) += 1;
-    (p[j] == peak ? along : against) += g[j];
-  }
-  const double ratio = rest > 0 ? top / rest : 0, pull = rest > 0 ? along - ratio * against : 0;
-  for (int64_t j = 0; j < n; ++j) {
-    const double direction = p[j] == 0 || rest == 0 ? 0 : (p[j] == peak ? 1 : -ratio);
-    grad_x[j] = static_cast<T>(direction == 0 ? 0 : direction * pull) + (p[j] - p[j]);
-  }
-}
-
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

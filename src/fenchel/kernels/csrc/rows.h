@@ -22,7 +22,7 @@ int for_rows(const Layout& at, int64_t group, size_t bytes, const Work& work) {
   const int64_t rows = at.rows(), groups = (rows + group - 1) / group;
   return for_shares(groups, threads_for(rows * at.n), [&](int64_t i, int64_t last, Worker& worker) {
     const Scratch memory(bytes);
-    if (memory.data() == nullptr) return worker.fail(kNoMemory);
+    if (memory.data() == nullptr) return worker.fail(FENCHEL_NO_MEMORY);
     for (; i < last; ++i) {
       if (worker.stop(group * at.n)) return;
       work(i * group, std::min(group, rows - i * group), memory.data());

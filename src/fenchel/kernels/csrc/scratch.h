@@ -1,6 +1,6 @@
-// A thread's scratch memory. A small block stays with the thread for its next call: fresh memory comes
-// page by page, at a cost above that of many a call. A large one, or one more than all threads together
-// may keep, is given back when the loop that needed it ends.
+// A thread's scratch memory. A small block stays with the thread for its next call: fresh memory
+// comes page by page, at a cost above that of many a call. A large one, or one more than all
+// threads together may keep, is given back when the loop that needed it ends.
 #pragma once
 
 #include <cstdlib>

@@ -169,9 +169,8 @@ inline double sum_lanes_in_double(Vec<T> v) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
     const __m512 x = (__m512)v;
-    return _mm512_reduce_add_pd(
-        _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
-                      _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))));
+    return _mm512_reduce_add_pd(_mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
+                                              _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))));
   }
 #endif
   double total = 0;
@@ -192,9 +191,7 @@ struct Total {
     sum = next;
   }
   Vec<T> value() const { return sum + lost; }
-  double over_lanes() const {
-    return sum_lanes_in_double<T>(sum) + sum_lanes_in_double<T>(lost);
-  }
+  double over_lanes() const { return sum_lanes_in_double<T>(sum) + sum_lanes_in_double<T>(lost); }
 };
 
 template <class T>

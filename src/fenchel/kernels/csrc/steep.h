@@ -24,9 +24,10 @@ inline bool filled_above(const double* score, int64_t k, double a) {
   return sum >= 1;
 }
 
-// Drops entries that sparsemax would drop, as many as are left returned: with its threshold t, where
-// the u = [x - t]+ sum to 1, the (a u)^(1/a) sum to 1 or more, as u <= 1 < a. So the threshold lies
-// above t, which the means of ever fewer entries reach from below; the slack is for their rounding.
+// Drops entries that sparsemax would drop, as many as are left returned: with its threshold t,
+// where the u = [x - t]+ sum to 1, the (a u)^(1/a) sum to 1 or more, as u <= 1 < a. So the
+// threshold lies above t, which the means of ever fewer entries reach from below; the slack is for
+// their rounding.
 inline int64_t within_sparsemax(double* score, int64_t count, double top) {
   constexpr double slack = 1e-9;
   for (int64_t before = count + 1; count < before;) {

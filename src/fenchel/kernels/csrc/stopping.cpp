@@ -1,5 +1,5 @@
-// The host's side of stopping.h. The host hands in functions of its own, so that the core needs none
-// of its headers: for Python, taking and releasing the GIL and looking at signals.
+// The host's side of stopping.h. The host hands in functions of its own, so that the core needs
+// none of its headers: for Python, taking and releasing the GIL and looking at signals.
 #include "stopping.h"
 
 #include <chrono>
@@ -59,14 +59,14 @@ void rest(int64_t microseconds) {
 bool Worker::look() {
   credit_ = kCredit;
   if (was_called_) ask();
-  if (team_.status() == kDone) return false;
+  if (team_.status() == FENCHEL_DONE) return false;
   credit_ = 0;  // and so at the next question
   return true;
 }
 
 void Worker::ask() {
   const int64_t now = milliseconds();
-  if (next_ != 0 && now >= next_ && host_says_stop()) team_.end(kStopped);
+  if (next_ != 0 && now >= next_ && host_says_stop()) team_.end(FENCHEL_STOPPED);
   if (next_ == 0 || now >= next_) next_ = now + kInterval;
 }
 
@@ -78,7 +78,8 @@ void Worker::await(int others) {
 #endif
   }
   // Sleeps grow with the wait: they add little to it.
-  for (int64_t pause = 20; team_.left() != others; pause = pause < 2000 ? pause + pause / 8 : pause) {
+  for (int64_t pause = 20; team_.left() != others;
+       pause = pause < 2000 ? pause + pause / 8 : pause) {
     rest(pause);
     ask();
   }
@@ -86,20 +87,15 @@ void Worker::await(int others) {
 
 }  // namespace fenchel
 
-#define FENCHEL_API extern "C" __attribute__((visibility("default")))
-
-// Null pointers: nobody is asked any more.
-FENCHEL_API void fenchel_set_host(int (*lock)(), void (*unlock)(int), int (*check)(),
-                                  void (*fetch)(void**, void**, void**),
-                                  void (*restore)(void*, void*, void*)) {
+void fenchel_set_host(int (*lock)(void), void (*unlock)(int), int (*check)(void),
+                      void (*fetch)(void**, void**, void**), void (*restore)(void*, void*, void*)) {
   fenchel::listens.store(false, std::memory_order_release);
   if (lock == nullptr) return;
   fenchel::host = {lock, unlock, check, fetch, restore};
   fenchel::listens.store(true, std::memory_order_release);
 }
 
-// After a call that returned 2: raises in the host what stopped it. The host's lock must be held.
-FENCHEL_API void fenchel_raise() {
+void fenchel_raise(void) {
   fenchel::Raised& mine = fenchel::raised();
   if (!mine.held) return;
   mine.held = false;

@@ -1,9 +1,9 @@
 // How a long call hears that it should stop.
 //
-// A kernel runs without the host's lock, so a signal such as Ctrl-C only sets a flag there, which the
-// host looks at after the call. So a loop asks: the thread that was called asks the host every tenth
-// of a second, the others look at what it heard. Work is counted, and the clock is read only after
-// enough of it: a short call does neither.
+// A kernel runs without the host's lock, so a signal such as Ctrl-C only sets a flag there, which
+// the host looks at after the call. So a loop asks: the thread that was called asks the host every
+// tenth of a second, the others look at what it heard. Work is counted, and the clock is read only
+// after enough of it: a short call does neither.
 #pragma once
 
 #include <omp.h>
@@ -11,10 +11,9 @@
 #include <atomic>
 #include <cstdint>
 
-namespace fenchel {
+#include "fenchel.h"
 
-// What every kernel returns.
-enum Status : int { kDone = 0, kNoMemory = 1, kStopped = 2, kOutOfRange = 3 };
+namespace fenchel {
 
 // Asks the host, of the thread that it called, whether to stop; the answer stays with that thread
 // until fenchel_raise hands it back.
@@ -36,15 +35,14 @@ class Team {
   int64_t take(int64_t chunk) { return next_.fetch_add(chunk, std::memory_order_relaxed); }
 
  private:
-  std::atomic<int> status_{kDone}, left_{0};
+  std::atomic<int> status_{FENCHEL_DONE}, left_{0};
   std::atomic<int64_t> next_{0};
 };
 
 // One thread of a loop.
 class Worker {
  public:
-  Worker(Team& team, bool was_called)
-      : team_(team), was_called_(was_called), before_(current()) {
+  Worker(Team& team, bool was_called) : team_(team), was_called_(was_called), before_(current()) {
     current() = this;
   }
   ~Worker() { current() = before_; }
@@ -124,7 +122,7 @@ template <class Work>
 int for_chunks(int64_t count, int64_t chunk, int threads, const Work& work) {
   return in_parallel(threads, [&](Team& team, Worker& worker, int, int) {
     for (int64_t first = team.take(chunk); first < count; first = team.take(chunk)) {
-      if (team.status() != kDone) return;
+      if (team.status() != FENCHEL_DONE) return;
       work(first, first + chunk < count ? first + chunk : count, worker);
     }
   });

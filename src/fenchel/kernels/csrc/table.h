@@ -2,11 +2,13 @@
 //
 // A tensor is (outer, n, inner), contiguous; a row is the n entries with one (outer, inner) pair,
 // and row r = outer_index * inner + inner_index has the parameter[r * parameter_stride] (stride 0
-// or 1). Every function returns a Status of stopping.h.
+// or 1). Every function returns a fenchel_status.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "fenchel.h"
 
 namespace fenchel {
 
@@ -25,8 +27,8 @@ struct Layout {
 // `kv_heads` of keys and values in equal groups.
 struct AttentionShape {
   int64_t batch, heads, kv_heads, queries, keys, d, d_value;
-  int64_t causal;        // query i sees keys 0 to i
-  int64_t mask_kind;     // 0 none, 1 one byte an entry (0 = out), 2 added to the scores
+  int64_t causal;     // query i sees keys 0 to i
+  int64_t mask_kind;  // of fenchel_mask
   int64_t mask_strides[4];
   double scale;
 
@@ -41,18 +43,16 @@ struct SparsePart {
   int64_t count = 0, capacity = 0;
 };
 
+// Those of one dtype. A map has a forward and a backward kernel; FENCHEL_ROW_KERNELS names the
+// others, and fills them in.
 template <class T>
 struct Kernels {
-  int (*entmax_forward)(const T* x, T* p, const Layout&);
-  int (*entmax_backward)(const T* p, const T* grad, T* grad_x, double* grad_alpha, const Layout&);
-  int (*normmax_forward)(const T* x, T* p, const Layout&);
-  int (*normmax_backward)(const T* p, const T* grad, T* grad_x, double* grad_alpha, const Layout&);
-  int (*sq_pnorm_max_forward)(const T* x, T* p, const Layout&);
-  int (*sq_pnorm_max_backward)(const T* p, const T* grad, T* grad_x, double* grad_q, const Layout&);
-  int (*renyimax_forward)(const T* x, T* p, const Layout&);
-  int (*renyimax_backward)(const T* p, const T* grad, T* grad_x, double* grad_beta, const Layout&);
-  int (*budget_forward)(const T* x, T* p, const Layout&);
-  int (*budget_backward)(const T* p, const T* grad, T* grad_x, double* grad_k, const Layout&);
+#define FENCHEL_MEMBERS(map)                                                          \
+  int (*map##_forward)(const T* x, T* p, const Layout&);                              \
+  int (*map##_backward)(const T* p, const T* grad, T* grad_x, double* grad_parameter, \
+                        const Layout&);
+  FENCHEL_MAPS(FENCHEL_MEMBERS)
+#undef FENCHEL_MEMBERS
   int (*entmax_sparse)(const T* x, const Layout&, int64_t* sizes, double* threshold,
                        SparsePart<T>* parts, int n_parts);
   int (*entmax_loss)(const T* x, const Layout&, const int64_t* target, T* loss, double* slope,
@@ -67,7 +67,7 @@ struct Kernels {
   int (*attention_forward)(const T* query, const T* key, const T* value, const void* mask,
                            const AttentionShape&, const double* alpha, int64_t alpha_stride, T* out,
                            int64_t* sizes, SparsePart<T>* parts, int n_parts);
-  int (*attention_backward_rows)(const T* query, const T* key, const T* value, const T* grad_out,
+  int (*attention_backward_rows)(const T* key, const T* value, const T* grad_out,
                                  const AttentionShape&, const double* alpha, int64_t alpha_stride,
                                  const int64_t* starts, const int32_t* indices, const T* p,
                                  const T* factor, T* grad_query, T* grad_scores,
@@ -77,23 +77,61 @@ struct Kernels {
                                     const T* factor, const T* grad_scores, T* grad_key,
                                     T* grad_value);
   int (*groups_forward)(int kind, const T* x, T* p, int32_t* group, T* slope, const Layout&);
-  int (*groups_backward)(const T* p, const int32_t* group, const T* grad, T* grad_x,
-                         const Layout&);
+  int (*groups_backward)(const T* p, const int32_t* group, const T* grad, T* grad_x, const Layout&);
   int (*attention_output)(const T* value, const AttentionShape&, const int64_t* starts,
                           const int32_t* indices, const T* weights, T* out);
 };
+
+#define FENCHEL_ROW_KERNELS(X)  \
+  X(entmax_sparse)              \
+  X(entmax_loss)                \
+  X(list_to_dense)              \
+  X(list_times_matrix)          \
+  X(transpose_list)             \
+  X(attention_forward)          \
+  X(attention_backward_rows)    \
+  X(attention_backward_columns) \
+  X(attention_output)           \
+  X(groups_forward)             \
+  X(groups_backward)
+
+// A kernel that is in the struct but not in a list would stay null.
+#define FENCHEL_ONE(name) +1
+#define FENCHEL_TWO(map) +2
+static_assert(sizeof(Kernels<float>) ==
+                  (FENCHEL_MAPS(FENCHEL_TWO) FENCHEL_ROW_KERNELS(FENCHEL_ONE)) * sizeof(void (*)()),
+              "FENCHEL_ROW_KERNELS has all kernels that are not maps");
+#undef FENCHEL_TWO
+#undef FENCHEL_ONE
+
+struct StructureKernels;
 
 struct Table {
   const char* name;
   Kernels<float> f32;
   Kernels<double> f64;
+  const StructureKernels* structures;
 };
+
+// That of the instruction set on which the library runs.
+const Table& table();
+
+template <class T>
+const Kernels<T>& kernels();
+template <>
+inline const Kernels<float>& kernels() {
+  return table().f32;
+}
+template <>
+inline const Kernels<double>& kernels() {
+  return table().f64;
+}
 
 // How many threads a piece of work deserves; 1 in a forked child, whose OpenMP pool is gone.
 int threads_for(int64_t entries);
 
-// Whether a thread may keep so many bytes of scratch for its next call; give_up() when it takes them
-// out again.
+// Whether a thread may keep so many bytes of scratch for its next call; give_up() when it takes
+// them out again.
 bool may_keep(size_t bytes);
 void give_up(size_t bytes);
 

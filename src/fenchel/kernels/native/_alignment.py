@@ -10,10 +10,8 @@ from torch import Tensor
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, readable
+from fenchel.kernels.native._numbers import OMEGAS
 from fenchel.kernels.native._structures import BATCH, layout_numbers, register_oracle
-
-#: The smoothings of the core, in the order of its ``enum AlignmentOmega``.
-OMEGAS = ("entropy", "l2")
 
 _F = torch.float64
 _smoothed = NativeFunction("alignment_smoothed", [c_int, c_double, *BATCH, _F, _F])
@@ -37,7 +35,7 @@ def smoothed(
     values = scores.new_empty(scores.shape[0])
     means = torch.empty_like(scores) if with_means else None
     _smoothed(
-        OMEGAS.index(omega),
+        OMEGAS[omega],
         gamma,
         scores,
         *scores.shape,
@@ -62,7 +60,7 @@ def product(
     scores, directions, sizes = readable(scores), readable(directions), readable(sizes)
     out = torch.empty_like(scores)
     _product(
-        OMEGAS.index(omega),
+        OMEGAS[omega],
         gamma,
         scores,
         directions,

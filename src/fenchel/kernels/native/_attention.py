@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any
 
@@ -14,26 +13,28 @@ from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, Strided, empty, readable
 from fenchel.kernels.native._entmax import take
+from fenchel.kernels.native._numbers import ADDED_MASK, BYTE_MASK, NO_MASK, SHAPE
 from fenchel.kernels.native._rows import SUFFIX
 
+_SHAPE = torch.int64
 _ALPHA = [c_double, torch.float64, c_int64]  # scale, alpha, its stride
 _LISTS = [torch.int64, torch.int32]  # starts, indices; their values follow
 _forward = {
     t: NativeFunction(
         f"attention_forward_{suffix}",
-        [t, t, t, Strided, c_void_p, *_ALPHA, t, torch.int64, torch.int64, c_void_p],
+        [t, t, t, Strided, _SHAPE, *_ALPHA, t, torch.int64, torch.int64, c_void_p],
     )
     for t, suffix in SUFFIX.items()
 }
 _backward = {
     t: NativeFunction(
         f"attention_backward_{suffix}",
-        [t, t, t, t, c_void_p, *_ALPHA, *_LISTS, t, t, t, t, t, t, torch.float64],
+        [t, t, t, t, _SHAPE, *_ALPHA, *_LISTS, t, t, t, t, t, t, torch.float64],
     )
     for t, suffix in SUFFIX.items()
 }
 _output = {
-    t: NativeFunction(f"attention_output_{suffix}", [t, c_void_p, *_LISTS, t, t])
+    t: NativeFunction(f"attention_output_{suffix}", [t, _SHAPE, *_LISTS, t, t])
     for t, suffix in SUFFIX.items()
 }
 
@@ -162,12 +163,12 @@ def _run(
 
 
 def _shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Any:
-    """The core's AttentionShape; ``mask`` is expanded to (batch, heads, queries, keys)."""
+    """The core's ``shape``; ``mask`` is expanded to (batch, heads, queries, keys)."""
     batch, heads, queries, d = query.shape
-    kind = 0 if mask is None else 1 if mask.dtype == torch.bool else 2
+    kind = NO_MASK if mask is None else BYTE_MASK if mask.dtype == torch.bool else ADDED_MASK
     strides = (0, 0, 0, 0) if mask is None else mask.stride()
     numbers = (batch, heads, key.shape[1], queries, key.shape[2], d, value.shape[3], int(causal))
-    return (ctypes.c_int64 * 13)(*numbers, kind, *strides)
+    return byref((c_int64 * len(SHAPE))(*numbers, kind, *strides))
 
 
 def _empty_output(query: Tensor, value: Tensor) -> Tensor:

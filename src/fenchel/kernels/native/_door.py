@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -66,8 +66,12 @@ class NativeFunction:
     Without the core it can be made but not called.
     """
 
+    #: By name: what the tests compare with the core's header.
+    every: ClassVar[dict[str, NativeFunction]] = {}
+
     def __init__(self, name: str, signature: Sequence[Any], result: Any = ctypes.c_int) -> None:
         self.name = name
+        self.every[name] = self
         self.signature = tuple(signature)
         self.has_status = result is ctypes.c_int
         self.tensors = tuple(

@@ -10,9 +10,9 @@ from torch import Tensor
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
+from fenchel.kernels.native._numbers import GROUPS
 from fenchel.kernels.native._rows import SUFFIX, Parameter, parameter_rows
 
-_KINDS = {"fusedmax": 0, "oscarmax": 1}
 _forward = {
     t: NativeFunction(
         f"groups_forward_{suffix}",
@@ -51,7 +51,7 @@ def _run_forward(
     group = empty(x.shape, torch.int32)
     n = x.shape[-1]
     _forward[x.dtype](
-        _KINDS[op],
+        GROUPS[op],
         x,
         p,
         group,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch  # before the core: its OpenMP runtime must be there first
 
-ABI_VERSION = 3
+from fenchel.kernels.native._numbers import ABI_VERSION
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
@@ -40,6 +40,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         return None, f"the native core could not be loaded ({error})."
+    library.fenchel_abi_version.argtypes = []
     library.fenchel_abi_version.restype = c_int
     version = library.fenchel_abi_version()
     if version != ABI_VERSION:
@@ -81,6 +82,7 @@ if LIBRARY is None and os.environ.get("FENCHEL_NATIVE", "1") != "0":
     )
 _warned = False
 if LIBRARY is not None:
+    LIBRARY.fenchel_instruction_set.argtypes = []
     LIBRARY.fenchel_instruction_set.restype = c_char_p
 
 

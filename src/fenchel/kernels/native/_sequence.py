@@ -11,9 +11,9 @@ from fenchel.kernels._random import uniform
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
+from fenchel.kernels.native._numbers import OMEGAS
 from fenchel.kernels.native._structures import BATCH, layout_numbers, over, register_oracle
 
-_OMEGA = {"entropy": 0, "l2": 1}
 _F, _I32 = torch.float64, torch.int32
 _smoothed = NativeFunction("sequence_smoothed", [c_int, *BATCH, _F, _F])
 _product = NativeFunction("sequence_product", [c_int, BATCH[0], _F, *BATCH[1:], _F])
@@ -37,7 +37,7 @@ def smoothed(
     scores, sizes = readable(over(scores, gamma)), readable(sizes)
     values = scores.new_empty(scores.shape[0])
     means = torch.empty_like(scores) if with_means else None
-    _smoothed(_OMEGA[omega], scores, *scores.shape, layout_numbers(layout), sizes, values, means)
+    _smoothed(OMEGAS[omega], scores, *scores.shape, layout_numbers(layout), sizes, values, means)
     return values if gamma == 1 else values * gamma, means
 
 
@@ -54,7 +54,7 @@ def product(
     scores, sizes = readable(over(scores, gamma)), readable(sizes)
     directions = readable(over(directions, gamma))
     out = torch.empty_like(scores)
-    _product(_OMEGA[omega], scores, directions, *scores.shape, layout_numbers(layout), sizes, out)
+    _product(OMEGAS[omega], scores, directions, *scores.shape, layout_numbers(layout), sizes, out)
     return out
 
 

@@ -16,8 +16,8 @@ from ctypes import c_void_p
 
 from fenchel._checks import FenchelError
 from fenchel.kernels.native._library import LIBRARY
+from fenchel.kernels.native._numbers import DONE, OUT_OF_RANGE, STOPPED
 
-_STOPPED, _OUT_OF_RANGE = 2, 3  # see csrc/stopping.h
 _FUNCTIONS = (
     "PyGILState_Ensure",
     "PyGILState_Release",
@@ -37,6 +37,7 @@ def _listen(library: ctypes.CDLL) -> Callable[[], None]:
     # A daemon thread that asks an interpreter on its way out would never come back.
     atexit.register(library.fenchel_set_host, *[None] * len(_FUNCTIONS))
     with_gil = ctypes.PyDLL(library._name, handle=library._handle)
+    with_gil.fenchel_raise.argtypes = []
     with_gil.fenchel_raise.restype = None
     return with_gil.fenchel_raise
 
@@ -46,10 +47,10 @@ _raise = None if LIBRARY is None else _listen(LIBRARY)
 
 def check_status(status: int) -> None:
     """Raise what a native call reports."""
-    if status == 0:
+    if status == DONE:
         return
-    if status == _STOPPED and _raise is not None:
+    if status == STOPPED and _raise is not None:
         _raise()  # and does not return
-    if status == _OUT_OF_RANGE:
+    if status == OUT_OF_RANGE:
         raise FenchelError("fenchel's native core: expected indices in range, but one is not.")
     raise MemoryError("fenchel: the native core ran out of memory for its scratch rows.")

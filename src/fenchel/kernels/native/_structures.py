@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_double, c_int, c_int64, c_void_p
+from ctypes import byref, c_char_p, c_double, c_int, c_int64, c_void_p
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,7 @@ from fenchel.kernels._faces import Faces
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
-
-#: The oracles of the core, in the order of its ``enum Kind``.
-KINDS = ("k_subsets", "sequence", "tree", "projective_tree", "assignment", "alignment")
+from fenchel.kernels.native._library import LIBRARY
 
 #: A batch of instances: scores, how many, parts, layout, sizes.
 BATCH = [torch.float64, c_int64, c_int64, torch.int64, torch.int64]
@@ -28,7 +26,7 @@ _active_set = NativeFunction(
     [
         *(c_int, _F, _N, _N, _N, _I, _I, _N),
         *(_N, c_double, c_int),
-        *(_F, _F, _I, _I, c_void_p, c_void_p, c_void_p),
+        *(_F, _F, _I, _I, _I, _I, c_void_p),
     ],
 )
 _take = NativeFunction("active_set_take", [c_void_p, _N, _N, _N, torch.int32, _F, _F], result=None)
@@ -37,7 +35,7 @@ _face_product = NativeFunction("face_product", [torch.int32, _F, _F, _F, _N, _N,
 
 def register_oracle(kind: str) -> None:
     """Enter an oracle of the core, and the active set that asks it, into the table."""
-    number = KINDS.index(kind)
+    number = _number_of(kind)
 
     @implements(f"oracle.{kind}", NATIVE)
     def best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
@@ -49,6 +47,15 @@ def register_oracle(kind: str) -> None:
         return out.long()
 
     implements(f"active_set.{kind}", NATIVE)(partial(active_set, number))
+
+
+def _number_of(kind: str) -> int:
+    """What the core calls a kind; without it, nobody asks."""
+    if LIBRARY is None:
+        return -1
+    LIBRARY.fenchel_kind_named.argtypes = [c_char_p]
+    LIBRARY.fenchel_kind_named.restype = c_int
+    return int(LIBRARY.fenchel_kind_named(kind.upper().encode()))
 
 
 def layout_numbers(layout: tuple[int, ...]) -> Any:

@@ -46,7 +46,7 @@ class ActiveSet {
   Outcome solve(int64_t max_iter, double tol, bool complete) {
     tol = std::max(tol, 64 * kEps);
     const Outcome outcome = run(max_iter, tol);
-    if (outcome.status == kInfeasible) return outcome;
+    if (outcome.status == FENCHEL_INFEASIBLE) return outcome;
     normalize();
     if (complete) fill_face(tol, max_iter - outcome.iterations);
     return outcome;
@@ -79,7 +79,7 @@ class ActiveSet {
   static constexpr double kFlat = 1e-9;
 
   Outcome run(int64_t max_iter, double tol) {
-    if (!ask()) return {0.0, 0, kInfeasible};
+    if (!ask()) return {0.0, 0, FENCHEL_INFEASIBLE};
     const double norm2 = members_.overlaps(nullptr);
     members_.enter();
     face_.start(norm2);
@@ -94,7 +94,7 @@ class ActiveSet {
       const double gap = candidate_gap();
       const double enough = tol * scale_;
       bool done = gap <= enough;
-      if (!done && iterations >= max_iter) return {gap, iterations, kMaxIter};
+      if (!done && iterations >= max_iter) return {gap, iterations, FENCHEL_MAX_ITER};
       if (!done) {
         done = !enter(gap, enough);
         if (!done) {
@@ -110,7 +110,7 @@ class ActiveSet {
         repaired = true;
         continue;
       }
-      return {std::max(gap, 0.0), iterations, gap <= enough ? kSolved : kStalled};
+      return {std::max(gap, 0.0), iterations, gap <= enough ? FENCHEL_SOLVED : FENCHEL_STALLED};
     }
   }
 
@@ -282,9 +282,9 @@ class ActiveSet {
 
   // The solution may need fewer members than its face has dimensions (all scores equal, say), or
   // some weights may be too small to be found; but derivatives need all directions of the face. Its
-  // other members are the best ones for slopes that are pushed a little across the members' hull, in
-  // which the solution lies. Once a random push finds none, there is none: a linear function whose
-  // maximum over a face is inside of it is constant there.
+  // other members are the best ones for slopes that are pushed a little across the members' hull,
+  // in which the solution lies. Once a random push finds none, there is none: a linear function
+  // whose maximum over a face is inside of it is constant there.
   void fill_face(double tol, int64_t budget) {
     if (members_.size() == 1) return;  // a corner of the polytope: it does not move
     const double least = 16 * tol;
@@ -401,7 +401,7 @@ class ActiveSet {
   AffineFace face_;
   std::vector<double> slopes_, means_;  // of all parts; of the unary ones
   std::vector<int32_t> fresh_;
-  std::vector<double> noise_, across_;  // of the unary parts
+  std::vector<double> noise_, across_;                     // of the unary parts
   std::vector<double> weights_, overlaps_, step_, slack_;  // one a member, zeros behind them
   double norm2_ = 0, score_ = 0, scale_ = 1;
 };

@@ -1,10 +1,10 @@
 // Smoothed dynamic time warping: value, expected alignment, and Hessian products.
 //
-// The maximum over the three cells before a cell is smoothed by an entropy or by a squared norm; its
-// gradient is the share each of the three has. Shares multiplied along paths, from the last corner
-// back, give the expected alignment; differentiating both sweeps in a direction gives the Hessian
-// product (Mensch & Blondel 2018). Cells of an anti-diagonal do not depend on each other and fill
-// the lanes of a vector.
+// The maximum over the three cells before a cell is smoothed by an entropy or by a squared norm;
+// its gradient is the share each of the three has. Shares multiplied along paths, from the last
+// corner back, give the expected alignment; differentiating both sweeps in a direction gives the
+// Hessian product (Mensch & Blondel 2018). Cells of an anti-diagonal do not depend on each other
+// and fill the lanes of a vector.
 #pragma once
 
 #include <algorithm>
@@ -82,8 +82,8 @@ struct SquaredMax {
   }
 };
 
-// One instance of m x n cells in rows of `stride`. Cell (i, j) is on anti-diagonal d = i + j; each of
-// those is stored from its first row on, padded to whole vectors.
+// One instance of m x n cells in rows of `stride`. Cell (i, j) is on anti-diagonal d = i + j; each
+// of those is stored from its first row on, padded to whole vectors.
 template <class Smoothed>
 class AlignmentSweep {
  public:
@@ -278,14 +278,14 @@ class AlignmentSweep {
 
   int64_t stride_ = 0, m_ = 0, n_ = 0;
   Smoothed smoothed_{1.0};
-  std::vector<int64_t> start_;  // of an anti-diagonal, less its first row
+  std::vector<int64_t> start_;              // of an anti-diagonal, less its first row
   std::vector<double> cells_, directions_;  // in: scores and a direction; out: their results
   std::vector<double> shares_[3], tangents_[3];
   Line lines_[3], tangent_lines_[3], more_[4];
 };
 
-// A sweep whose memory is that of the thread's last instance, unless that was a large one. What is lent
-// is not there: a call within a call (by a signal's handler) gets its own.
+// A sweep whose memory is that of the thread's last instance, unless that was a large one. What is
+// lent is not there: a call within a call (by a signal's handler) gets its own.
 template <class Smoothed>
 class BorrowedSweep {
  public:

@@ -1,22 +1,24 @@
 // Sums over all (non-projective) dependency trees: log-partition, marginals, and the derivative of
-// the marginals in one direction. Parts are those of tree.h.
+// the marginals in one direction. Parts are those of oracles/tree.h.
 //
 // The matrix-tree theorem makes the sum a determinant of the Laplacian L, L_ii = sum of word i's
-// weights, L_ih = -w_ih. Here no determinant is taken and nothing is ever subtracted: L is known by its
-// off-diagonals w and its row sums (the root weights r), and these alone are eliminated, as for Markov
-// chains by Grassmann, Taksar & Heyman. Eliminating word k with S_k = r_k + sum_h w_kh gives
+// weights, L_ih = -w_ih. Here no determinant is taken and nothing is ever subtracted: L is known by
+// its off-diagonals w and its row sums (the root weights r), and these alone are eliminated, as for
+// Markov chains by Grassmann, Taksar & Heyman. Eliminating word k with S_k = r_k + sum_h w_kh gives
 //     w_ih += w_ik w_kh / S_k  (h != i),    r_i += w_ik r_k / S_k,    Z = product of the S_k,
-// where the self arc w_ii that would appear is just what the Laplacian's diagonal loses. It reads as a
-// random walk from word to head: w_ih is the rate of going from i to h through eliminated words.
+// where the self arc w_ii that would appear is just what the Laplacian's diagonal loses. It reads
+// as a random walk from word to head: w_ih is the rate of going from i to h through eliminated
+// words.
 //
-// One root: the part of Z that is linear in r. Replacing r by eps r and keeping the lowest order, S_k
-// loses its r_k, the updates stay, and Z = (product of the other S_k) r_last.
+// One root: the part of Z that is linear in r. Replacing r by eps r and keeping the lowest order,
+// S_k loses its r_k, the updates stay, and Z = (product of the other S_k) r_last.
 //
-// Marginals: eliminate all words but i. Then the root entry e_i(h) of an eliminated word's row is the
-// probability that the walk from h meets the root before i (with one root: its first order in eps), and
+// Marginals: eliminate all words but i. Then the root entry e_i(h) of an eliminated word's row is
+// the probability that the walk from h meets the root before i (with one root: its first order in
+// eps), and
 //     P(head of i is h) is proportional to w_ih e_i(h),   and to r_i for the root.
-// Eliminating half of the words, then half of the rest, on both sides, gives all e_i in O(n^3), with
-// columns over all words as the vectors of every loop. All marginals are positive and of full
+// Eliminating half of the words, then half of the rest, on both sides, gives all e_i in O(n^3),
+// with columns over all words as the vectors of every loop. All marginals are positive and of full
 // relative precision; rows sum to 1.
 #pragma once
 
@@ -154,8 +156,8 @@ class TreeElimination {
     return false;
   }
 
-  // Row `word` over the first `count` columns in shares_, and its sum, with the root unless that is of
-  // lower order.
+  // Row `word` over the first `count` columns in shares_, and its sum, with the root unless that is
+  // of lower order.
   T pivot(const T* columns, const T* root, int64_t word, int64_t count) {
     for (int64_t j = 0; j < count; ++j) shares_[j] = columns[j * room_ + word];
     const T sum = entries_sum(shares_.data(), count);
@@ -237,9 +239,9 @@ class TreeElimination {
   double* out_ = nullptr;
 };
 
-// The trees of one instance as independent blocks. There is one, unless forbidden arcs leave the words
-// of a single-rooted tree without a common cycle: then all roots are in the one set of words that no
-// arc leads out of, and the other words form a forest that hangs on that set.
+// The trees of one instance as independent blocks. There is one, unless forbidden arcs leave the
+// words of a single-rooted tree without a common cycle: then all roots are in the one set of words
+// that no arc leads out of, and the other words form a forest that hangs on that set.
 class TreeBlocks {
  public:
   // False if there is no tree.
@@ -304,9 +306,9 @@ class TreeBlocks {
   // The best score of each word among the other words; null if something is forbidden.
   const double* high() const { return forbidden_ ? nullptr : high_.data(); }
 
-  // Whether plain numbers stay in range. With all arcs there, every number of the elimination is between
-  // the smallest weight and (number of words) / its square; with some forbidden, a number can be as
-  // small as the product of a weight of each word.
+  // Whether plain numbers stay in range. With all arcs there, every number of the elimination is
+  // between the smallest weight and (number of words) / its square; with some forbidden, a number
+  // can be as small as the product of a weight of each word.
   bool plain(const TreeBlock& block) const {
     double widest = 0, all = 0;
     if (!forbidden_) {

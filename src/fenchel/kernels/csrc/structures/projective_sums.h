@@ -1,8 +1,8 @@
-// Sums over all projective dependency trees, by the spans of projective.h: log-partition, marginals,
-// and the derivative of the marginals in one direction.
+// Sums over all projective dependency trees, by the spans of oracles/projective_tree.h:
+// log-partition, marginals, and the derivative of the marginals in one direction.
 //
-// Inside sums and their adjoints are sums of products of weights, so the marginals need no logarithm
-// and no subtraction; tree_numbers.h has numbers of any range.
+// Inside sums and their adjoints are sums of products of weights, so the marginals need no
+// logarithm and no subtraction; tree_numbers.h has numbers of any range.
 #pragma once
 
 #include <algorithm>
@@ -40,12 +40,13 @@ class ProjectiveSums {
  public:
   ProjectiveSums(const TreeScores& of, int64_t words, bool single_root)
       : of_(of), single_root_(single_root), first_(single_root ? 1 : 0), tokens_(words + 1) {
-    for (auto* table : {&weight_, &right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
+    for (auto* table :
+         {&weight_, &right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
       StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
-    // Half-way between a word's best and worst head: the product of all stays near 1. Numbers of any
-    // range are relative to the best one: however far below the others are, its digits count.
+    // Half-way between a word's best and worst head: the product of all stays near 1. Numbers of
+    // any range are relative to the best one: however far below the others are, its digits count.
     for (int64_t word = 1; word < tokens_; ++word) {
       double low = kInfinity, high = -kInfinity;
       range(of, words, word - 1, &low, &high);
@@ -59,8 +60,8 @@ class ProjectiveSums {
     }
   }
 
-  // Whether plain numbers stay in range: the weight of a tree is the product of one head's weight of
-  // each word, and there are fewer than e^(2 words) trees.
+  // Whether plain numbers stay in range: the weight of a tree is the product of one head's weight
+  // of each word, and there are fewer than e^(2 words) trees.
   static bool plain(const TreeScores& of, int64_t words) {
     double all = 2.0 * static_cast<double>(words);
     for (int64_t word = 0; word < words; ++word) {
@@ -97,7 +98,8 @@ class ProjectiveSums {
 
   // After log_sum, if there is a tree.
   void marginals(double* out) {
-    for (auto* table : {&to_right_, &to_right_by_end_, &to_left_, &to_left_by_end_, &to_open_right_, &to_open_left_}) {
+    for (auto* table : {&to_right_, &to_right_by_end_, &to_left_, &to_left_by_end_, &to_open_right_,
+                        &to_open_left_}) {
       table->assign(tokens_ * tokens_, T{});
     }
     const int64_t last = tokens_ - 1;
@@ -181,7 +183,7 @@ class ProjectiveSums {
   double log_scale_ = 0;
   T total_{};
   std::vector<T> weight_;  // (word, head) as tokens
-  // As in projective.h, and the derivative of the total with respect to each.
+  // As in oracles/projective_tree.h, and the derivative of the total with respect to each.
   std::vector<T> right_, right_by_end_, left_, left_by_end_, open_right_, open_left_;
   std::vector<T> to_right_, to_right_by_end_, to_left_, to_left_by_end_;
   std::vector<T> to_open_right_, to_open_left_;

@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "../elementary.h"
-#include "sequence.h"
 #include "exp_log.h"
+#include "oracles/sequence.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
-
-enum Omega : int { kEntropy = 0, kL2 = 1 };
 
 inline int64_t whole_vectors(int64_t n) {
   return (n + kLanes<double> - 1) / kLanes<double> * kLanes<double>;
@@ -56,7 +54,7 @@ inline void position_means(const SequenceLayout& at, const double* u, int64_t t,
   if (t == at.length - 1 && at.end >= 0) std::memcpy(means + at.end, u, bytes);
 }
 
-template <Omega omega>
+template <fenchel_omega omega>
 class SequenceProgram {
   static constexpr int kWidth = kLanes<double>;
 
@@ -65,7 +63,7 @@ class SequenceProgram {
       : at_(at),
         k_(at.tags),
         // Without transitions all tags of a position have the same node before them: one column.
-        columns_(at.kind == kNoTransitions ? kWidth : whole_vectors(k_)),
+        columns_(at.kind == FENCHEL_NO_TRANSITIONS ? kWidth : whole_vectors(k_)),
         padded_(whole_vectors(k_)),
         v_(at.length * padded_),
         norm_(at.length * columns_ + kWidth),
@@ -105,7 +103,7 @@ class SequenceProgram {
   // After value(): its gradient. `means` holds zeros.
   void gradient(const double* scores, double* means) {
     std::vector<double> u(padded_), before(padded_), row(columns_);
-    std::vector<double> sums(at_.kind == kShared ? k_ * columns_ : 0);
+    std::vector<double> sums(at_.kind == FENCHEL_SHARED ? k_ * columns_ : 0);
     const double* v = v_.data() + (at_.length - 1) * padded_;
     for (int64_t i = 0; i < k_; ++i) u[i] = chosen(splat(v[i]), splat(last_norm()[0]))[0];
     const StopCheck check;
@@ -118,15 +116,15 @@ class SequenceProgram {
       const double* norm = norm_.data() + t * columns_;
       v -= padded_;
       for (int64_t i = 0; i < k_; ++i) {
-        double* to = at_.kind == kShared ? sums.data() + i * columns_ : row.data();
+        double* to = at_.kind == FENCHEL_SHARED ? sums.data() + i * columns_ : row.data();
         Vec<double> sum = splat(0.0);
         for (int64_t j = 0; j < columns_; j += kWidth) {
           const Vec<double> x = load(m + i * columns_ + j) + v[i];
           const Vec<double> flow = chosen(x, load(norm + j)) * load(u.data() + j);
           sum += flow;
-          store(to + j, at_.kind == kShared ? load(to + j) + flow : flow);
+          store(to + j, at_.kind == FENCHEL_SHARED ? load(to + j) + flow : flow);
         }
-        if (at_.kind == kEachPosition) emit(row.data(), t, i, means);
+        if (at_.kind == FENCHEL_EACH_POSITION) emit(row.data(), t, i, means);
         before[i] = sum_lanes<double>(sum);
       }
       u.swap(before);
@@ -137,7 +135,7 @@ class SequenceProgram {
   void product(const double* scores, const double* direction, double* out) {
     std::vector<double> moved(at_.length * padded_), center(at_.length * columns_ + kWidth);
     std::vector<double> u(padded_), du(padded_), before(padded_), change(padded_), row(columns_);
-    std::vector<double> slope(k_ * columns_), sums(at_.kind == kShared ? k_ * columns_ : 0);
+    std::vector<double> slope(k_ * columns_), sums(at_.kind == FENCHEL_SHARED ? k_ * columns_ : 0);
     std::vector<double> no_slope(k_ * kWidth);
     int64_t sloped = -1;
     begin(direction, 0.0, slope, sloped);
@@ -180,7 +178,7 @@ class SequenceProgram {
       v -= padded_;
       dv -= padded_;
       for (int64_t i = 0; i < k_; ++i) {
-        double* to = at_.kind == kShared ? sums.data() + i * columns_ : row.data();
+        double* to = at_.kind == FENCHEL_SHARED ? sums.data() + i * columns_ : row.data();
         Vec<double> sum = splat(0.0), dsum = splat(0.0);
         for (int64_t j = 0; j < columns_; j += kWidth) {
           const Vec<double> p = chosen(load(m + i * columns_ + j) + v[i], load(norm + j));
@@ -188,9 +186,9 @@ class SequenceProgram {
           const Vec<double> flow = dp * load(u.data() + j) + p * load(du.data() + j);
           sum += p * load(u.data() + j);
           dsum += flow;
-          store(to + j, at_.kind == kShared ? load(to + j) + flow : flow);
+          store(to + j, at_.kind == FENCHEL_SHARED ? load(to + j) + flow : flow);
         }
-        if (at_.kind == kEachPosition) emit(row.data(), t, i, out);
+        if (at_.kind == FENCHEL_EACH_POSITION) emit(row.data(), t, i, out);
         before[i] = sum_lanes<double>(sum);
         change[i] = sum_lanes<double>(dsum);
       }
@@ -207,13 +205,13 @@ class SequenceProgram {
 
   // What a node gives to x, from the one number it kept.
   static Vec<double> chosen(Vec<double> x, Vec<double> norm) {
-    if constexpr (omega == kEntropy) return vector_exp(x - norm);
+    if constexpr (omega == FENCHEL_ENTROPY) return vector_exp(x - norm);
     return larger<double>(x - norm, splat(0.0));
   }
 
   // How that moves with x.
   static Vec<double> turned(Vec<double> p, Vec<double> dx, Vec<double> center) {
-    if constexpr (omega == kEntropy) return p * (dx - center);
+    if constexpr (omega == FENCHEL_ENTROPY) return p * (dx - center);
     return p > 0.0 ? dx - center : splat(0.0);
   }
 
@@ -224,7 +222,7 @@ class SequenceProgram {
       for (int64_t i = 0; i < k_; ++i) top = larger<double>(load(m + i * columns + j) + v[i], top);
       const Mask<double> dead = top == -kInf<double>;
       const Vec<double> base = dead ? splat(0.0) : top;
-      if constexpr (omega == kEntropy) {
+      if constexpr (omega == FENCHEL_ENTROPY) {
         Vec<double> sum = splat(0.0);
         for (int64_t i = 0; i < k_; ++i) sum += vector_exp(load(m + i * columns + j) + v[i] - base);
         Vec<double> out = dead ? splat(1.0) : sum;
@@ -268,20 +266,21 @@ class SequenceProgram {
         const Vec<double> p = chosen(load(m + i * columns + j) + v[i], load(norm + j));
         const Vec<double> dx = load(dm + i * columns + j) + dv[i];
         sum += p * dx;
-        if constexpr (omega == kL2) {
+        if constexpr (omega == FENCHEL_L2) {
           plain += p > 0.0 ? dx : splat(0.0);
           count += p > 0.0 ? splat(1.0) : splat(0.0);
         }
       }
       store(value + j, sum);
-      if constexpr (omega == kEntropy) store(center + j, sum);
-      if constexpr (omega == kL2) store(center + j, plain / (count > 0.0 ? count : splat(1.0)));
+      if constexpr (omega == FENCHEL_ENTROPY) store(center + j, sum);
+      if constexpr (omega == FENCHEL_L2)
+        store(center + j, plain / (count > 0.0 ? count : splat(1.0)));
     }
   }
 
   // Room for the transitions of one step, filled already where all steps share them.
   void begin(const double* scores, double fill, std::vector<double>& room, int64_t& holds) const {
-    if (at_.kind == kNoTransitions) {
+    if (at_.kind == FENCHEL_NO_TRANSITIONS) {
       for (int64_t i = 0; i < k_ * columns_; ++i) room[i] = i % columns_ == 0 ? 0.0 : fill;
     }
     holds = -1;
@@ -291,8 +290,8 @@ class SequenceProgram {
   // The transitions into position t, in rows of whole vectors.
   const double* step(const double* scores, int64_t t, double fill, std::vector<double>& room,
                      int64_t& holds) const {
-    const bool known = holds == t || (holds >= 0 && at_.kind != kEachPosition);
-    if (!known && at_.kind != kNoTransitions) {
+    const bool known = holds == t || (holds >= 0 && at_.kind != FENCHEL_EACH_POSITION);
+    if (!known && at_.kind != FENCHEL_NO_TRANSITIONS) {
       const double* from = scores + at_.transitions(t - 1);
       for (int64_t i = 0; i < k_; ++i) {
         double* row = room.data() + i * columns_;
@@ -306,10 +305,11 @@ class SequenceProgram {
 
   // Without transitions, the one column's number for every tag, and every tag's for the column.
   void spread() {
-    if (at_.kind == kNoTransitions) std::fill(line_.begin() + 1, line_.begin() + k_, line_[0]);
+    if (at_.kind == FENCHEL_NO_TRANSITIONS)
+      std::fill(line_.begin() + 1, line_.begin() + k_, line_[0]);
   }
   void gather(double* u) const {
-    if (at_.kind != kNoTransitions) return;
+    if (at_.kind != FENCHEL_NO_TRANSITIONS) return;
     u[0] = sum_of(u, padded_);
     std::fill(u + 1, u + padded_, 0.0);
   }
@@ -318,7 +318,7 @@ class SequenceProgram {
     std::memcpy(means + at_.transitions(t - 1) + i * k_, row, k_ * sizeof(double));
   }
   void finish(const std::vector<double>& sums, double* means) const {
-    if (at_.kind != kShared) return;
+    if (at_.kind != FENCHEL_SHARED) return;
     for (int64_t i = 0; i < k_; ++i) {
       std::memcpy(means + at_.transitions(0) + i * k_, sums.data() + i * columns_,
                   k_ * sizeof(double));

@@ -20,24 +20,27 @@ int for_chains(const Instances& at, int omega, const Work& work) {
   return for_instances(at.count, sequence_work(at), [&](int64_t i) {
     const SequenceLayout chain(at.layout, at.size_of(i));
     const double* scores = at.scores_of(i);
-    if (omega == kL2) {
-      SequenceProgram<kL2> program(chain);
+    if (omega == FENCHEL_L2) {
+      SequenceProgram<FENCHEL_L2> program(chain);
       const double value = program.value(scores);
-      return work(i, value, [&](double* out) { program.gradient(scores, out); },
-                  [&](const double* d, double* out) { program.product(scores, d, out); });
+      return work(
+          i, value, [&](double* out) { program.gradient(scores, out); },
+          [&](const double* d, double* out) { program.product(scores, d, out); });
     }
-    if (chain.kind == kShared && chain.tags > 1) {
+    if (chain.kind == FENCHEL_SHARED && chain.tags > 1) {
       LinearSequence linear(chain, scores);
       double value;
       if (linear.forward(value)) {
-        return work(i, value, [&](double* out) { linear.gradient(out); },
-                    [&](const double* d, double* out) { linear.product(d, out); });
+        return work(
+            i, value, [&](double* out) { linear.gradient(out); },
+            [&](const double* d, double* out) { linear.product(d, out); });
       }
     }
-    SequenceProgram<kEntropy> program(chain);
+    SequenceProgram<FENCHEL_ENTROPY> program(chain);
     const double value = program.value(scores);
-    return work(i, value, [&](double* out) { program.gradient(scores, out); },
-                [&](const double* d, double* out) { program.product(scores, d, out); });
+    return work(
+        i, value, [&](double* out) { program.gradient(scores, out); },
+        [&](const double* d, double* out) { program.product(scores, d, out); });
   });
 }
 
@@ -75,8 +78,8 @@ inline int sequence_sample(const double* scores, int64_t count, int64_t parts,
       const int64_t row = s * count + i;
       int32_t* list = out + row * most;
       const int64_t used = none ? 0 : sampler.draw(uniform + row * layout[0], list);
-      std::fill(list + used, list + most, -1);
-      if (none) list[0] = -2;
+      std::fill(list + used, list + most, FENCHEL_NO_PART);
+      if (none) list[0] = FENCHEL_NO_MEMBER;
     }
   });
 }

@@ -173,7 +173,8 @@ class LinearSequence {
     std::vector<double> dv(all), lift(all), adv(all), w(all), x(all);
     std::vector<double> y1(padded_), y2(padded_), y3(padded_);
     const StopCheck check;
-    for (int64_t t = 0; t < at_.length; ++t) {  // how log messages move: dv, and lift before emission
+    for (int64_t t = 0; t < at_.length;
+         ++t) {  // how log messages move: dv, and lift before emission
       check(2 * k_ * padded_);
       double* here = dv.data() + t * padded_;
       double* up = lift.data() + t * padded_;

@@ -13,7 +13,11 @@ namespace FENCHEL_ISA {
 class SequenceSampler {
  public:
   SequenceSampler(const SequenceLayout& at, const double* scores)
-      : at_(at), scores_(scores), program_(at), weights_(whole_vectors(at.tags)), path_(at.length) {}
+      : at_(at),
+        scores_(scores),
+        program_(at),
+        weights_(whole_vectors(at.tags)),
+        path_(at.length) {}
 
   // The log-partition; must come first, and be finite.
   double prepare() { return program_.value(scores_); }
@@ -25,7 +29,7 @@ class SequenceSampler {
     for (int64_t t = at_.length - 1; t >= 0; --t) {
       check(k);
       const double* v = program_.messages(t);
-      const bool onward = t + 1 < at_.length && at_.kind != kNoTransitions;
+      const bool onward = t + 1 < at_.length && at_.kind != FENCHEL_NO_TRANSITIONS;
       const double* column = onward ? scores_ + at_.transitions(t) + path_[t + 1] : nullptr;
       for (int64_t i = 0; i < k; ++i) weights_[i] = onward ? v[i] + column[i * k] : v[i];
       std::fill(weights_.begin() + k, weights_.end(), -kInf<double>);
@@ -50,7 +54,7 @@ class SequenceSampler {
  private:
   SequenceLayout at_;
   const double* scores_;
-  SequenceProgram<kEntropy> program_;
+  SequenceProgram<FENCHEL_ENTROPY> program_;
   std::vector<double> weights_;
   std::vector<int32_t> path_;
 };
@@ -62,7 +66,8 @@ inline void sequence_k_best(const SequenceLayout& at, const double* scores, int6
   struct Way {
     double score;
     int32_t tag, rank;  // the tag before and which of its ways
-    bool operator<(const Way& other) const {  // of equals the lower tag, then the lower rank, is first
+    bool operator<(
+        const Way& other) const {  // of equals the lower tag, then the lower rank, is first
       if (score != other.score) return score < other.score;
       return tag != other.tag ? tag > other.tag : rank > other.rank;
     }
@@ -106,7 +111,7 @@ inline void sequence_k_best(const SequenceLayout& at, const double* scores, int6
         if (first > -kInf<double>) ways[j].push_back({first + here, 0, 0});
       } else {
         const double* column =
-            at.kind == kNoTransitions ? nullptr : scores + at.transitions(t - 1) + j;
+            at.kind == FENCHEL_NO_TRANSITIONS ? nullptr : scores + at.transitions(t - 1) + j;
         merge(&ways[(t - 1) * k], column, here, ways[t * k + j]);
       }
     }

@@ -1,73 +1,52 @@
 // The C ABI of the structured kernels.
-#include "../instruction_set.h"
-#include "../stopping.h"
-#include "structures_table.h"
-
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 
-namespace fenchel {
-
-namespace baseline {
-extern const StructureKernels structure_kernels;
-}
-namespace avx2 {
-extern const StructureKernels structure_kernels;
-}
-namespace avx512 {
-extern const StructureKernels structure_kernels;
-}
+#include "../table.h"
+#include "structures_table.h"
 
 namespace {
 
-const StructureKernels& structure_kernels() {
-  static const StructureKernels* const chosen = [] {
-    switch (instruction_set()) {
-#if defined(FENCHEL_HAVE_AVX512)
-      case InstructionSet::avx512:
-        return &avx512::structure_kernels;
-#endif
-#if defined(FENCHEL_HAVE_AVX2)
-      case InstructionSet::avx2:
-        return &avx2::structure_kernels;
-#endif
-      default:
-        return &baseline::structure_kernels;
-    }
-  }();
-  return *chosen;
-}
+const fenchel::StructureKernels& kernels() { return *fenchel::table().structures; }
+
+bool is_kind(int kind) { return kind >= 0 && kind < FENCHEL_KIND_COUNT; }
+bool is_omega(int omega) { return omega == FENCHEL_ENTROPY || omega == FENCHEL_L2; }
 
 }  // namespace
-}  // namespace fenchel
 
-#define FENCHEL_API extern "C" __attribute__((visibility("default")))
-
-FENCHEL_API int64_t fenchel_most_parts(int kind, const int64_t* layout) {
-  return fenchel::structure_kernels().most_parts(kind, layout);
+int fenchel_kind_named(const char* name) {
+#define FENCHEL_NAME(kind) \
+  if (std::strcmp(name, #kind) == 0) return FENCHEL_##kind;
+  FENCHEL_KINDS(FENCHEL_NAME)
+#undef FENCHEL_NAME
+  return -1;
 }
 
-FENCHEL_API int fenchel_best_parts(int kind, const double* scores, int64_t count, int64_t parts,
-                                   const int64_t* layout, const int64_t* sizes, int64_t size_width,
-                                   int32_t* out, int64_t most) {
-  return fenchel::structure_kernels().best_parts(kind, scores, count, parts, layout, sizes,
-                                                 size_width, out, most);
+int64_t fenchel_most_parts(int kind, const int64_t* layout) {
+  if (!is_kind(kind)) return -1;
+  return kernels().most_parts(kind, layout);
 }
 
-// `widest` and `longest` get the most members of an instance and the most parts of one; `handle`
-// what fenchel_active_set_take gives out.
-FENCHEL_API int fenchel_active_set(int kind, const double* scores, int64_t count, int64_t parts,
-                                   int64_t n_unary, const int64_t* layout, const int64_t* sizes,
-                                   int64_t size_width, int64_t max_iter, double tol, int complete,
-                                   double* means, double* gap, int64_t* iterations,
-                                   int64_t* status, int64_t* widest, int64_t* longest,
-                                   void** handle) {
+int fenchel_best_parts(int kind, const double* scores, int64_t count, int64_t parts,
+                       const int64_t* layout, const int64_t* sizes, int64_t size_width,
+                       int32_t* out, int64_t most) {
+  if (!is_kind(kind)) return FENCHEL_OUT_OF_RANGE;
+  return kernels().best_parts(kind, scores, count, parts, layout, sizes, size_width, out, most);
+}
+
+int fenchel_active_set(int kind, const double* scores, int64_t count, int64_t parts,
+                       int64_t n_unary, const int64_t* layout, const int64_t* sizes,
+                       int64_t size_width, int64_t max_iter, double tol, int complete,
+                       double* means, double* gap, int64_t* iterations, int64_t* status,
+                       int64_t* widest, int64_t* longest, void** handle) {
+  if (!is_kind(kind)) return FENCHEL_OUT_OF_RANGE;
   std::unique_ptr<fenchel::Face[]> faces(new (std::nothrow) fenchel::Face[count]);
-  if (faces == nullptr) return fenchel::kNoMemory;
-  const int failed = fenchel::structure_kernels().active_set(
-      kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter, tol, complete, means,
-      gap, iterations, status, faces.get());
+  if (faces == nullptr) return FENCHEL_NO_MEMORY;
+  const int failed =
+      kernels().active_set(kind, scores, count, parts, n_unary, layout, sizes, size_width, max_iter,
+                           tol, complete, means, gap, iterations, status, faces.get());
   if (failed != 0) return failed;
   *widest = *longest = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -81,14 +60,11 @@ FENCHEL_API int fenchel_active_set(int kind, const double* scores, int64_t count
   return 0;
 }
 
-// Lists (count, widest, longest) with -1 in the places left, weights (count, widest) and matrices
-// (count, widest, widest) with 0. Without `lists` it only releases what is held.
-FENCHEL_API void fenchel_active_set_take(void* handle, int64_t count, int64_t widest,
-                                         int64_t longest, int32_t* lists, double* weights,
-                                         double* matrix) {
+void fenchel_active_set_take(void* handle, int64_t count, int64_t widest, int64_t longest,
+                             int32_t* lists, double* weights, double* matrix) {
   const std::unique_ptr<fenchel::Face[]> faces(static_cast<fenchel::Face*>(handle));
   if (lists == nullptr) return;
-  std::fill(lists, lists + count * widest * longest, -1);
+  std::fill(lists, lists + count * widest * longest, FENCHEL_NO_PART);
   std::fill(weights, weights + count * widest, 0.0);
   std::fill(matrix, matrix + count * widest * widest, 0.0);
   for (int64_t i = 0; i < count; ++i) {
@@ -105,60 +81,56 @@ FENCHEL_API void fenchel_active_set_take(void* handle, int64_t count, int64_t wi
   }
 }
 
-FENCHEL_API int fenchel_face_product(const int32_t* lists, const double* matrix, const double* x,
-                                     double* out, int64_t count, int64_t parts, int64_t members,
-                                     int64_t longest) {
-  return fenchel::structure_kernels().face_product(lists, matrix, x, out, count, parts, members,
-                                                   longest);
+int fenchel_face_product(const int32_t* lists, const double* matrix, const double* x, double* out,
+                         int64_t count, int64_t parts, int64_t members, int64_t longest) {
+  return kernels().face_product(lists, matrix, x, out, count, parts, members, longest);
 }
 
-FENCHEL_API int fenchel_sequence_smoothed(int omega, const double* scores, int64_t count,
-                                          int64_t parts, const int64_t* layout,
-                                          const int64_t* sizes, double* values, double* means) {
-  return fenchel::structure_kernels().sequence_smoothed(omega, scores, count, parts, layout, sizes,
-                                                        values, means);
+int fenchel_sequence_smoothed(int omega, const double* scores, int64_t count, int64_t parts,
+                              const int64_t* layout, const int64_t* sizes, double* values,
+                              double* means) {
+  if (!is_omega(omega)) return FENCHEL_OUT_OF_RANGE;
+  return kernels().sequence_smoothed(omega, scores, count, parts, layout, sizes, values, means);
 }
 
-FENCHEL_API int fenchel_sequence_product(int omega, const double* scores, const double* directions,
-                                         int64_t count, int64_t parts, const int64_t* layout,
-                                         const int64_t* sizes, double* out) {
-  return fenchel::structure_kernels().sequence_product(omega, scores, directions, count, parts,
-                                                       layout, sizes, out);
+int fenchel_sequence_product(int omega, const double* scores, const double* directions,
+                             int64_t count, int64_t parts, const int64_t* layout,
+                             const int64_t* sizes, double* out) {
+  if (!is_omega(omega)) return FENCHEL_OUT_OF_RANGE;
+  return kernels().sequence_product(omega, scores, directions, count, parts, layout, sizes, out);
 }
 
-FENCHEL_API int fenchel_sequence_sample(const double* scores, int64_t count, int64_t parts,
-                                        const int64_t* layout, const int64_t* sizes,
-                                        const double* uniform, int64_t samples, int32_t* out) {
-  return fenchel::structure_kernels().sequence_sample(scores, count, parts, layout, sizes, uniform,
-                                                      samples, out);
+int fenchel_sequence_sample(const double* scores, int64_t count, int64_t parts,
+                            const int64_t* layout, const int64_t* sizes, const double* uniform,
+                            int64_t samples, int32_t* out) {
+  return kernels().sequence_sample(scores, count, parts, layout, sizes, uniform, samples, out);
 }
 
-FENCHEL_API int fenchel_sequence_k_best(const double* scores, int64_t count, int64_t parts,
-                                        const int64_t* layout, const int64_t* sizes,
-                                        int64_t how_many, int32_t* out, double* values) {
-  return fenchel::structure_kernels().sequence_k_best(scores, count, parts, layout, sizes, how_many,
-                                                      out, values);
+int fenchel_sequence_k_best(const double* scores, int64_t count, int64_t parts,
+                            const int64_t* layout, const int64_t* sizes, int64_t how_many,
+                            int32_t* out, double* values) {
+  return kernels().sequence_k_best(scores, count, parts, layout, sizes, how_many, out, values);
 }
 
-FENCHEL_API int fenchel_tree_sums(int projective, const double* scores, const double* direction,
-                                  int64_t count, int64_t parts, const int64_t* layout,
-                                  const int64_t* sizes, double* value, double* marginals) {
-  return fenchel::structure_kernels().tree_sums(projective, scores, direction, count, parts, layout,
-                                                sizes, value, marginals);
+int fenchel_tree_sums(int projective, const double* scores, const double* direction, int64_t count,
+                      int64_t parts, const int64_t* layout, const int64_t* sizes, double* value,
+                      double* marginals) {
+  return kernels().tree_sums(projective, scores, direction, count, parts, layout, sizes, value,
+                             marginals);
 }
 
-FENCHEL_API int fenchel_alignment_smoothed(int omega, double gamma, const double* scores,
-                                           int64_t count, int64_t parts, const int64_t* layout,
-                                           const int64_t* sizes, double* values,
-                                           double* gradients) {
-  return fenchel::structure_kernels().alignment_smoothed(omega, gamma, scores, count, parts, layout,
-                                                         sizes, values, gradients);
+int fenchel_alignment_smoothed(int omega, double gamma, const double* scores, int64_t count,
+                               int64_t parts, const int64_t* layout, const int64_t* sizes,
+                               double* values, double* gradients) {
+  if (!is_omega(omega)) return FENCHEL_OUT_OF_RANGE;
+  return kernels().alignment_smoothed(omega, gamma, scores, count, parts, layout, sizes, values,
+                                      gradients);
 }
 
-FENCHEL_API int fenchel_alignment_product(int omega, double gamma, const double* scores,
-                                          const double* directions, int64_t count, int64_t parts,
-                                          const int64_t* layout, const int64_t* sizes,
-                                          double* out) {
-  return fenchel::structure_kernels().alignment_product(omega, gamma, scores, directions, count,
-                                                        parts, layout, sizes, out);
+int fenchel_alignment_product(int omega, double gamma, const double* scores,
+                              const double* directions, int64_t count, int64_t parts,
+                              const int64_t* layout, const int64_t* sizes, double* out) {
+  if (!is_omega(omega)) return FENCHEL_OUT_OF_RANGE;
+  return kernels().alignment_product(omega, gamma, scores, directions, count, parts, layout, sizes,
+                                     out);
 }

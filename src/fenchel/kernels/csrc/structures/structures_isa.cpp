@@ -1,45 +1,28 @@
-// The structured kernels, compiled once per instruction set. Each instance is one thread's work; its
-// result depends on nothing but the instance.
+// The structured kernels, compiled once per instruction set. Each instance is one thread's work;
+// its result depends on nothing but the instance.
 #include "active_set.h"
-#include "alignment.h"
 #include "alignment_dp.h"
-#include "assignment.h"
+#include "every_oracle.h"  // made by CMake: all files of oracles/
 #include "face_product.h"
-#include "k_subsets.h"
 #include "oracle.h"
-#include "projective.h"
-#include "sequence.h"
 #include "sequence_kernels.h"
 #include "structures_table.h"
-#include "tree.h"
 #include "tree_sums.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
 
-template <class Oracle>
-struct OracleType {
-  using type = Oracle;
-};
-
-// Calls run(OracleType<that of `kind`>).
+// Calls run(OracleOf<kind>()); the C ABI has seen to it that there is such a kind.
 template <class Run>
 auto with_oracle(int kind, const Run& run) {
   switch (kind) {
-    case kSequence:
-      return run(OracleType<SequenceOracle>());
-    case kTree:
-      return run(OracleType<TreeOracle>());
-    case kProjectiveTree:
-      return run(OracleType<ProjectiveTreeOracle>());
-    case kAssignment:
-      return run(OracleType<AssignmentOracle>());
-    case kAlignment:
-      return run(OracleType<AlignmentOracle>());
-    case kKSubsets:
-    default:
-      return run(OracleType<KSubsetsOracle>());
+#define FENCHEL_CASE(name) \
+  case FENCHEL_##name:     \
+    return run(OracleOf<FENCHEL_##name>());
+    FENCHEL_KINDS(FENCHEL_CASE)
+#undef FENCHEL_CASE
   }
+  __builtin_unreachable();
 }
 
 int64_t most_parts(int kind, const int64_t* layout) {
@@ -54,8 +37,8 @@ int best_parts(int kind, const double* scores, int64_t count, int64_t parts, con
       typename decltype(type)::type oracle(layout, at.size_of(i));
       int32_t* list = out + i * most;
       const int64_t used = oracle.argmax(at.scores_of(i), list);
-      if (used == kNone) list[0] = -2;
-      for (int64_t j = used == kNone ? 1 : used; j < most; ++j) list[j] = -1;
+      if (used == kNone) list[0] = FENCHEL_NO_MEMBER;
+      for (int64_t j = used == kNone ? 1 : used; j < most; ++j) list[j] = FENCHEL_NO_PART;
     });
   });
 }
@@ -84,23 +67,29 @@ int alignment_smoothed(int omega, double gamma, const double* scores, int64_t co
                        const int64_t* layout, const int64_t* sizes, double* values,
                        double* gradients) {
   const Instances at{scores, count, parts, layout, sizes, 2};
-  return omega == kEntropy ? alignment_values<EntropyMax>(at, gamma, values, gradients)
-                           : alignment_values<SquaredMax>(at, gamma, values, gradients);
+  return omega == FENCHEL_ENTROPY ? alignment_values<EntropyMax>(at, gamma, values, gradients)
+                                  : alignment_values<SquaredMax>(at, gamma, values, gradients);
 }
 
 int alignment_product(int omega, double gamma, const double* scores, const double* directions,
                       int64_t count, int64_t parts, const int64_t* layout, const int64_t* sizes,
                       double* out) {
   const Instances at{scores, count, parts, layout, sizes, 2};
-  return omega == kEntropy ? alignment_products<EntropyMax>(at, directions, gamma, out)
-                           : alignment_products<SquaredMax>(at, directions, gamma, out);
+  return omega == FENCHEL_ENTROPY ? alignment_products<EntropyMax>(at, directions, gamma, out)
+                                  : alignment_products<SquaredMax>(at, directions, gamma, out);
+}
+
+constexpr StructureKernels make_kernels() {
+  StructureKernels made{};
+#define FENCHEL_ENTER(name) made.name = name;
+  FENCHEL_STRUCTURE_KERNELS(FENCHEL_ENTER)
+#undef FENCHEL_ENTER
+  made.active_set = active_set;
+  return made;
 }
 
 extern const StructureKernels structure_kernels;
-const StructureKernels structure_kernels = {
-    most_parts,        best_parts,       active_set,        face_product,
-    sequence_smoothed, sequence_product, sequence_sample,   sequence_k_best,
-    tree_sums,         alignment_smoothed, alignment_product};
+constexpr StructureKernels structure_kernels = make_kernels();
 
 }  // namespace FENCHEL_ISA
 }  // namespace fenchel

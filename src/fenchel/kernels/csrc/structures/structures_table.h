@@ -1,14 +1,12 @@
-// The structured kernels of one instruction set. All compute in float64; every function returns
-// a Status of stopping.h.
+// The structured kernels of one instruction set, as function pointers. All compute in float64.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-namespace fenchel {
+#include "../fenchel.h"
 
-// The oracles, by the numbers that kernels/_native_structures.py knows them by.
-enum Kind : int { kKSubsets = 0, kSequence = 1, kTree = 2, kProjectiveTree = 3, kAssignment = 4, kAlignment = 5 };
+namespace fenchel {
 
 // Where SparseMAP ended: the members that have a weight, and how the weights move.
 struct Face {
@@ -18,53 +16,28 @@ struct Face {
   std::vector<double> matrix;   // (members, members): the weights' derivative in members' scores
 };
 
-// Of SparseMAP: the gap is within the tolerance; it is not, and there were no iterations left; nor
-// could rounding errors be told from progress any more; no member has a finite score.
-enum FaceStatus : int { kSolved = 0, kMaxIter = 1, kStalled = 2, kInfeasible = 3 };
-// The smoothings of alignments, by the numbers that kernels/_native_alignment.py knows them by.
-enum AlignmentOmega : int { kEntropy = 0, kSquared = 1 };
+// Those that the C ABI hands on as they are: fenchel_<name> has the signature.
+#define FENCHEL_STRUCTURE_KERNELS(X) \
+  X(most_parts)                      \
+  X(best_parts)                      \
+  X(face_product)                    \
+  X(sequence_smoothed)               \
+  X(sequence_product)                \
+  X(sequence_sample)                 \
+  X(sequence_k_best)                 \
+  X(tree_sums)                       \
+  X(alignment_smoothed)              \
+  X(alignment_product)
 
 struct StructureKernels {
-  int64_t (*most_parts)(int kind, const int64_t* layout);
-  // Lists of parts (count, most), -1 in the places left; -2 first where no member is finite.
-  int (*best_parts)(int kind, const double* scores, int64_t count, int64_t parts,
-                    const int64_t* layout, const int64_t* sizes, int64_t size_width,
-                    int32_t* out, int64_t most);
-  // SparseMAP: means (count, parts), and for each instance its face, gap, iterations and status.
+#define FENCHEL_MEMBER(name) decltype(&fenchel_##name) name;
+  FENCHEL_STRUCTURE_KERNELS(FENCHEL_MEMBER)
+#undef FENCHEL_MEMBER
+  // As fenchel_active_set, with the face of each instance instead of a handle.
   int (*active_set)(int kind, const double* scores, int64_t count, int64_t parts, int64_t n_unary,
                     const int64_t* layout, const int64_t* sizes, int64_t size_width,
                     int64_t max_iter, double tol, int complete, double* means, double* gap,
                     int64_t* iterations, int64_t* status, Face* faces);
-  // out = A Q A' x for each instance; A: members as lists (count, members, longest), -1 for none.
-  int (*face_product)(const int32_t* lists, const double* matrix, const double* x, double* out,
-                      int64_t count, int64_t parts, int64_t members, int64_t longest);
-
-  // Chains; omega 0 is entropy, 1 is l2, both with temperature 1. sizes (count, 1). Smoothed maxima
-  // (count), -inf where no member is finite, and, unless `means` is null, gradients (count, parts).
-  int (*sequence_smoothed)(int omega, const double* scores, int64_t count, int64_t parts,
-                           const int64_t* layout, const int64_t* sizes, double* values,
-                           double* means);
-  // Hessians times directions, all (count, parts).
-  int (*sequence_product)(int omega, const double* scores, const double* directions, int64_t count,
-                          int64_t parts, const int64_t* layout, const int64_t* sizes, double* out);
-  // Lists of parts (samples, count, most) from uniform numbers (samples, count, T).
-  int (*sequence_sample)(const double* scores, int64_t count, int64_t parts, const int64_t* layout,
-                         const int64_t* sizes, const double* uniform, int64_t samples,
-                         int32_t* out);
-  // Lists of parts (count, how_many, most) and scores (count, how_many), the best first.
-  int (*sequence_k_best)(const double* scores, int64_t count, int64_t parts, const int64_t* layout,
-                         const int64_t* sizes, int64_t how_many, int32_t* out, double* values);
-  int (*tree_sums)(int projective, const double* scores, const double* direction, int64_t count,
-                   int64_t parts, const int64_t* layout, const int64_t* sizes, double* value,
-                   double* marginals);
-  // Smoothed maxima over alignments (count) and, unless null, expected alignments (count, parts).
-  int (*alignment_smoothed)(int omega, double gamma, const double* scores, int64_t count,
-                            int64_t parts, const int64_t* layout, const int64_t* sizes,
-                            double* values, double* gradients);
-  // Their Hessians times `directions` (count, parts).
-  int (*alignment_product)(int omega, double gamma, const double* scores, const double* directions,
-                           int64_t count, int64_t parts, const int64_t* layout,
-                           const int64_t* sizes, double* out);
 };
 
 }  // namespace fenchel

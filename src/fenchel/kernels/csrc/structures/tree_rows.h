@@ -14,11 +14,13 @@ typedef uint64_t Bits __attribute__((vector_size(kVectorBytes)));
 
 // exp in double precision, to about one unit in the last place; 0 below -708.
 inline Vec<double> exp_of(Vec<double> x) {
-  const Vec<double> shifter = splat(0x1.8p52);  // adding it rounds to a whole number, in the low bits
+  const Vec<double> shifter =
+      splat(0x1.8p52);  // adding it rounds to a whole number, in the low bits
   const Vec<double> bounded = larger<double>(x, splat(-708.0));
   const Vec<double> shifted = bounded * splat(1.4426950408889634) + shifter;
   const Vec<double> k = shifted - shifter;
-  const Vec<double> r = (bounded - k * splat(0x1.62e42fee00000p-1)) - k * splat(0x1.a39ef35793c76p-33);
+  const Vec<double> r =
+      (bounded - k * splat(0x1.62e42fee00000p-1)) - k * splat(0x1.a39ef35793c76p-33);
   Vec<double> p = splat(1.0 / 6227020800.0);
   for (const double c : {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
                          1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0}) {
@@ -60,8 +62,8 @@ inline void widen(const double* x, int64_t n, double* low, double* high) {
   }
 }
 
-// column_j += share_j * through for `count` columns that are `stride` apart; `length` is a whole number
-// of vectors. A few vectors of `through` stay in registers while all columns pass.
+// column_j += share_j * through for `count` columns that are `stride` apart; `length` is a whole
+// number of vectors. A few vectors of `through` stay in registers while all columns pass.
 template <int kVectors>
 inline void add_outer_part(double* columns, int64_t count, int64_t stride, const double* through,
                            const double* shares) {

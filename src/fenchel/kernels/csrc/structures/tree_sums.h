@@ -56,8 +56,8 @@ inline int tree_sums(int projective, const double* scores, const double* directi
                      double* marginals) {
   const int64_t cubed = parts * layout[0];
   return for_instances(count, count * cubed, [&](int64_t i) {
-    const TreeScores of{scores + i * parts,
-                        direction == nullptr ? nullptr : direction + i * parts, layout[0] + 1};
+    const TreeScores of{scores + i * parts, direction == nullptr ? nullptr : direction + i * parts,
+                        layout[0] + 1};
     double* own = marginals == nullptr ? nullptr : marginals + i * parts;
     if (own != nullptr) std::fill_n(own, parts, 0.0);
     one_tree_sum(projective != 0, of, sizes[i], layout[1] != 0, value + i, own);

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "oracle.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -62,6 +62,11 @@ class AlignmentOracle {
   int64_t stride_, m_, n_;
   std::vector<double> best_;
   std::vector<uint8_t> step_;
+};
+
+template <>
+struct OracleOf<FENCHEL_ALIGNMENT> {
+  using type = AlignmentOracle;
 };
 
 }  // namespace FENCHEL_ISA

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "row_start.h"
+#include "../power_backward.h"
+#include "../row_start.h"
+#include "../rows.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -51,6 +53,33 @@ inline void renyimax_row(const T* x, int64_t n, double beta, T* p, double* depth
   double total = 0;
   for (int64_t j = 0; j < n; ++j) total += renyi_weight(depth[j], c, s);
   for (int64_t j = 0; j < n; ++j) p[j] = static_cast<T>(renyi_weight(depth[j], c, s) / total);
+}
+
+template <class T>
+inline void renyimax_backward_row(const T* p, const T* g, int64_t n, double beta, T* grad_x,
+                                  double* scratch) {
+  power_backward_row(
+      p, g, n, beta, beta, [&](double, double) { return 1 / beta; }, grad_x, scratch);
+}
+
+template <class T>
+int renyimax_forward(const T* x, T* p, const Layout& at) {
+  return for_contiguous_rows(
+      x, p, at, at.n * sizeof(double), [&](int64_t row, const T* in, T* out, void* memory) {
+        renyimax_row(in, at.n, at.parameter_of(row), out, static_cast<double*>(memory));
+      });
+}
+
+// The parameter is a number and has no gradient: NaN, if asked for one.
+template <class T>
+int renyimax_backward(const T* p, const T* g, T* grad_x, double* grad_beta, const Layout& at) {
+  return for_contiguous_pairs(
+      p, g, grad_x, at, at.n * sizeof(double),
+      [&](int64_t row, const T* value, const T* grad, T* out, void* memory) {
+        renyimax_backward_row(value, grad, at.n, at.parameter_of(row), out,
+                              static_cast<double*>(memory));
+        if (grad_beta != nullptr) grad_beta[row] = kNaN<double>;
+      });
 }
 
 }  // namespace FENCHEL_ISA

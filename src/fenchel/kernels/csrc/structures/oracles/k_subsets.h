@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "oracle.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -35,6 +35,11 @@ class KSubsetsOracle {
  private:
   int64_t k_;
   std::vector<int32_t> order_;
+};
+
+template <>
+struct OracleOf<FENCHEL_K_SUBSETS> {
+  using type = KSubsetsOracle;
 };
 
 }  // namespace FENCHEL_ISA

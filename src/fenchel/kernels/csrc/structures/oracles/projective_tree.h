@@ -1,18 +1,18 @@
 // Projective dependency trees: no arc crosses another when the root stands left of all words.
 // Layout, sizes and parts are those of tree.h.
 //
-// Eisner's spans: a span i..j of tokens has its head at one end. An incomplete span is an arc between
-// its ends over two complete spans that meet; a complete one is an incomplete one and what its far end
-// governs on that side. Every tree has one derivation, so the same recursion finds the best tree and
-// sums over all of them. With several roots the root is token 0; with one it stays outside, and takes
-// the word whose two complete spans cover the sentence.
+// Eisner's spans: a span i..j of tokens has its head at one end. An incomplete span is an arc
+// between its ends over two complete spans that meet; a complete one is an incomplete one and what
+// its far end governs on that side. Every tree has one derivation, so the same recursion finds the
+// best tree and sums over all of them. With several roots the root is token 0; with one it stays
+// outside, and takes the word whose two complete spans cover the sentence.
 #pragma once
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "oracle.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -25,7 +25,8 @@ class ProjectiveTreeOracle {
         words_(size[0]),
         first_(single_root_ ? 1 : 0),
         tokens_(size[0] + 1) {
-    for (auto* table : {&right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
+    for (auto* table :
+         {&right_, &right_by_end_, &left_, &left_by_end_, &open_right_, &open_left_}) {
       StopCheck()(tokens_ * tokens_);
       table->resize(tokens_ * tokens_);
     }
@@ -140,9 +141,14 @@ class ProjectiveTreeOracle {
   const double* scores_ = nullptr;
   int32_t* parts_ = nullptr;
   int64_t used_ = 0;
-  // Complete spans with their head left (right_) or right (left_), by (begin, end) and (end, begin);
-  // open_right_ by (begin, end), open_left_ by (end, begin): every loop reads along rows.
+  // Complete spans with their head left (right_) or right (left_), by (begin, end) and (end,
+  // begin); open_right_ by (begin, end), open_left_ by (end, begin): every loop reads along rows.
   std::vector<double> right_, right_by_end_, left_, left_by_end_, open_right_, open_left_;
+};
+
+template <>
+struct OracleOf<FENCHEL_PROJECTIVE_TREE> {
+  using type = ProjectiveTreeOracle;
 };
 
 }  // namespace FENCHEL_ISA

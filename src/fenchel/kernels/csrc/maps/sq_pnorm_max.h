@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "row_start.h"
+#include "../power_backward.h"
+#include "../row_start.h"
+#include "../rows.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -156,6 +158,51 @@ inline void sq_pnorm_max_row(const T* x, int64_t n, double q, T* p, double* scra
   if (q == 1) return argmax_row(x, n, static_cast<T>(top), p);
   if (q <= 2) return squared_norm_flat(x, n, top, q, p, scratch);
   return squared_norm_steep(x, n, top, q, p, scratch);
+}
+
+template <class T>
+inline void sq_pnorm_max_backward_row(const T* p, const T* g, int64_t n, double q, T* grad_x,
+                                      double* scratch) {
+  if (q > 1 && q <= 1e18) {
+    const auto scale = [&](double peak, double powers) {
+      return 1 / ((q - 1) * peak * peak * std::pow(powers, 2 / q));
+    };
+    return power_backward_row(p, g, n, q, 2 - q, scale, grad_x, scratch);
+  }
+  // q = 1 is flat. At inf the entries of largest mass move together, and the others against them.
+  const double peak = peak_of(p, n);
+  double top = 0, rest = 0, along = 0, against = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (p[j] == 0 || q == 1) continue;
+    (p[j] == peak ? top : rest) += 1;
+    (p[j] == peak ? along : against) += g[j];
+  }
+  const double ratio = rest > 0 ? top / rest : 0, pull = rest > 0 ? along - ratio * against : 0;
+  for (int64_t j = 0; j < n; ++j) {
+    const double direction = p[j] == 0 || rest == 0 ? 0 : (p[j] == peak ? 1 : -ratio);
+    grad_x[j] = static_cast<T>(direction == 0 ? 0 : direction * pull) + (p[j] - p[j]);
+  }
+}
+
+template <class T>
+int sq_pnorm_max_forward(const T* x, T* p, const Layout& at) {
+  return for_contiguous_rows(x, p, at, squared_norm_scratch_bytes(at.n),
+                             [&](int64_t row, const T* in, T* out, void* memory) {
+                               sq_pnorm_max_row(in, at.n, at.parameter_of(row), out,
+                                                static_cast<double*>(memory));
+                             });
+}
+
+// The parameter is a number and has no gradient: NaN, if asked for one.
+template <class T>
+int sq_pnorm_max_backward(const T* p, const T* g, T* grad_x, double* grad_q, const Layout& at) {
+  return for_contiguous_pairs(
+      p, g, grad_x, at, at.n * sizeof(double),
+      [&](int64_t row, const T* value, const T* grad, T* out, void* memory) {
+        sq_pnorm_max_backward_row(value, grad, at.n, at.parameter_of(row), out,
+                                  static_cast<double*>(memory));
+        if (grad_q != nullptr) grad_q[row] = kNaN<double>;
+      });
 }
 
 }  // namespace FENCHEL_ISA

@@ -10,19 +10,19 @@ namespace fenchel {
 namespace FENCHEL_ISA {
 
 // s = p^(2 - alpha) on the support: the diagonal of entmax's Jacobian before the rank-one term.
-template <class T, Kind kind>
+template <class T, AlphaKind kind>
 inline Vec<T> sensitivity(Vec<T> p, Vec<T> exponent) {
-  if constexpr (kind == Kind::kSoftmax) {
+  if constexpr (kind == AlphaKind::kSoftmax) {
     return p;
-  } else if constexpr (kind == Kind::kSquare) {
+  } else if constexpr (kind == AlphaKind::kSquare) {
     return sqrt<T>(p);
-  } else if constexpr (kind == Kind::kWhole4) {
+  } else if constexpr (kind == AlphaKind::kWhole4) {
     const Vec<T> root = sqrt<T>(p);
     return root * sqrt<T>(root);  // p^(3/4)
   } else {
     // p != 0, not p > 0, and p - p added: a NaN row must give NaN gradients.
     const Mask<T> in = p != T(0);
-    if constexpr (kind == Kind::kLinear) {
+    if constexpr (kind == AlphaKind::kLinear) {
       return in ? T(1) + (p - p) : splat(T(0));
     } else {
       return in ? power<T>(in ? p : splat(T(1)), exponent) + (p - p) : splat(T(0));
@@ -45,7 +45,7 @@ inline void store_upto(T* to, Vec<T> v, int part) {
 }
 
 // entmax_backward_row for rows of at most `vectors` vectors, all in registers.
-template <class T, Kind kind, int vectors>
+template <class T, AlphaKind kind, int vectors>
 inline void entmax_backward_registers(const T* p, const T* g, int64_t n, double alpha, T* grad_x) {
   constexpr int lanes = kLanes<T>;
   const Vec<T> exponent = splat(static_cast<T>(2 - alpha)), zero = splat(T(0));
@@ -69,7 +69,7 @@ inline void entmax_backward_registers(const T* p, const T* g, int64_t n, double 
 
 // grad_x = s (g - sum(s g) / sum(s)), alpha <= 2. Where p is zero, g is not even read. In between,
 // grad_x holds s; `live` lists the vectors with a nonzero.
-template <class T, Kind kind>
+template <class T, AlphaKind kind>
 inline void entmax_backward_row(const T* p, const T* g, int64_t n, double alpha, T* grad_x,
                                 int32_t* live) {
   constexpr int lanes = kLanes<T>;
@@ -150,24 +150,24 @@ inline void entmax_backward_steep(const T* p, const T* g, int64_t n, double alph
 // grad_x for any alpha, by the path of its kind.
 template <class T>
 inline void entmax_backward_any(const T* p, const T* g, int64_t n, double alpha, T* out,
-                                   int32_t* live) {
+                                int32_t* live) {
   switch (kind_of(alpha)) {
-    case Kind::kSoftmax:
-      return entmax_backward_row<T, Kind::kSoftmax>(p, g, n, alpha, out, live);
-    case Kind::kSquare:
-      return entmax_backward_row<T, Kind::kSquare>(p, g, n, alpha, out, live);
-    case Kind::kLinear:
-      return entmax_backward_row<T, Kind::kLinear>(p, g, n, alpha, out, live);
-    case Kind::kWhole4:
-      return entmax_backward_row<T, Kind::kWhole4>(p, g, n, alpha, out, live);
-    case Kind::kSteep:
+    case AlphaKind::kSoftmax:
+      return entmax_backward_row<T, AlphaKind::kSoftmax>(p, g, n, alpha, out, live);
+    case AlphaKind::kSquare:
+      return entmax_backward_row<T, AlphaKind::kSquare>(p, g, n, alpha, out, live);
+    case AlphaKind::kLinear:
+      return entmax_backward_row<T, AlphaKind::kLinear>(p, g, n, alpha, out, live);
+    case AlphaKind::kWhole4:
+      return entmax_backward_row<T, AlphaKind::kWhole4>(p, g, n, alpha, out, live);
+    case AlphaKind::kSteep:
       return entmax_backward_steep(p, g, n, alpha, out);
-    case Kind::kArgmax:
-    case Kind::kInvalid:  // argmax is flat; a NaN row (alpha of 0 or less) stays NaN
+    case AlphaKind::kArgmax:
+    case AlphaKind::kInvalid:  // argmax is flat; a NaN row (alpha of 0 or less) stays NaN
       for (int64_t j = 0; j < n; ++j) out[j] = p[j] - p[j];
       return;
     default:
-      return entmax_backward_row<T, Kind::kGeneral>(p, g, n, alpha, out, live);
+      return entmax_backward_row<T, AlphaKind::kGeneral>(p, g, n, alpha, out, live);
   }
 }
 
@@ -182,8 +182,9 @@ inline double second_remainder(double y) {
   return sum;
 }
 
-// sum_i g_i dp_i/dalpha = -sum_i g_i (d_i - s_i sum(d) / sum(s)), d_i = p_i log(p_i)^2 phi(a log p_i)
-// for alpha <= 2. Above 2 the terms proportional to s_i, which drop out, are left away.
+// sum_i g_i dp_i/dalpha = -sum_i g_i (d_i - s_i sum(d) / sum(s)),
+// d_i = p_i log(p_i)^2 phi(a log p_i) for alpha <= 2. Above 2 the terms proportional to s_i, which
+// drop out, are left away.
 template <class T>
 inline double entmax_grad_alpha(const T* p, const T* g, int64_t n, double alpha) {
   const double a = alpha - 1;
@@ -201,76 +202,14 @@ inline double entmax_grad_alpha(const T* p, const T* g, int64_t n, double alpha)
     if (p[j] == 0) continue;
     const double value = p[j], grad = static_cast<double>(g[j]) - base, l = std::log(value);
     const double s = std::min(std::exp((1 - a) * l), 1e150);
-    const double d = a <= 1 ? value * l * l * second_remainder(a * l) : value * (a * l - 1) / (a * a);
+    const double d =
+        a <= 1 ? value * l * l * second_remainder(a * l) : value * (a * l - 1) / (a * a);
     total += s;
     drift += d;
     direct += grad * d;
     weighted += grad * s;
   }
   return total == 0 ? 0 : weighted / total * drift - direct;
-}
-
-// grad_x = (N/a) (b (g - m) - p sum(b (g - m))), b = (p/N)^(2-alpha), m = <p, g>, N = ||p||_alpha.
-template <class T>
-inline void normmax_backward_row(const T* p, const T* g, int64_t n, double alpha, T* grad_x,
-                                 double* grad_alpha) {
-  const double a = alpha - 1;
-  double mean = 0, peak = 0;
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] != 0) mean += static_cast<double>(p[j]) * static_cast<double>(g[j]);
-    if (!(static_cast<double>(p[j]) <= peak)) peak = p[j];
-  }
-  if (grad_alpha != nullptr) *grad_alpha = static_cast<double>(p[0] - p[0]);  // NaN for a NaN row
-  if (!(a > 0 && alpha < 1e300) || peak == 0) {  // piecewise constant
-    for (int64_t j = 0; j < n; ++j) grad_x[j] = p[j] - p[j];
-    return;
-  }
-  double power = 0;  // (N / peak)^alpha
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] != 0) power += std::pow(static_cast<double>(p[j]) / peak, alpha);
-  }
-  const double norm = peak * std::pow(power, 1 / alpha);
-  double pull = 0, drift = 0, spread = 0, direct = 0;
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] == 0) continue;
-    const double w = p[j] / norm, l = std::log(w), b = std::exp((1 - a) * l);
-    const double centred = static_cast<double>(g[j]) - mean;
-    pull += b * centred;
-    drift += std::exp(alpha * l) * l;
-    spread += w;
-    direct += centred * w * l;
-  }
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] == 0) {
-      grad_x[j] = 0;
-      continue;
-    }
-    const double b = std::exp((1 - a) * std::log(p[j] / norm));
-    const double centred = static_cast<double>(g[j]) - mean;
-    grad_x[j] = static_cast<T>(norm / a * (b * centred - p[j] * pull));
-  }
-  if (grad_alpha != nullptr) {
-    const double tau = -drift / (alpha * spread);  // how the threshold moves with alpha
-    *grad_alpha = -(direct + tau * pull) / (a * spread);
-  }
-}
-
-// On the active entries 0 < p < 1: g minus its mean; in k: that mean.
-template <class T>
-inline void budget_backward_row(const T* p, const T* g, int64_t n, T* grad_x, double* grad_k) {
-  double sum = 0;
-  int64_t active = 0;
-  for (int64_t j = 0; j < n; ++j) {
-    if (p[j] != 0 && p[j] != 1) {
-      sum += static_cast<double>(g[j]) + static_cast<double>(p[j] - p[j]);
-      ++active;
-    }
-  }
-  const double mean = active == 0 ? 0 : sum / static_cast<double>(active);
-  for (int64_t j = 0; j < n; ++j) {
-    grad_x[j] = p[j] != 0 && p[j] != 1 ? static_cast<T>(static_cast<double>(g[j]) - mean) : T(0);
-  }
-  if (grad_k != nullptr) *grad_k = mean;
 }
 
 }  // namespace FENCHEL_ISA

@@ -5,15 +5,16 @@
 #include <limits>
 #include <vector>
 
-#include "../simd.h"
-#include "oracle.h"
+#include "../../simd.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
 
 // Shortest augmenting paths with prices (Jonker & Volgenant). Lines of the shorter side first take
-// their cheapest places; where two want the same, one waits. A waiting line enters the matching along
-// the cheapest alternating path, which Dijkstra's search finds in reduced costs: O(short^2 long).
+// their cheapest places; where two want the same, one waits. A waiting line enters the matching
+// along the cheapest alternating path, which Dijkstra's search finds in reduced costs:
+// O(short^2 long).
 class AssignmentOracle {
  public:
   AssignmentOracle(const int64_t* layout, const int64_t* size)
@@ -88,9 +89,9 @@ class AssignmentOracle {
     place_of_[line] = place;
   }
 
-  // Every line takes its cheapest place if that is free, and waits otherwise; false if a line has no
-  // place. Any prices of places will do, as long as one that may stay free costs nothing: those of
-  // the last question, if the next is a similar one, leave few lines to wait.
+  // Every line takes its cheapest place if that is free, and waits otherwise; false if a line has
+  // no place. Any prices of places will do, as long as one that may stay free costs nothing: those
+  // of the last question, if the next is a similar one, leave few lines to wait.
   bool take_cheapest(const StopCheck& check) {
     if (lines_ < places_) std::fill(place_price_.begin(), place_price_.end(), 0.0);
     std::fill(line_at_.begin(), line_at_.end(), kFree);
@@ -178,6 +179,11 @@ class AssignmentOracle {
   std::vector<double> costs_;  // lines x width
   std::vector<double> line_price_, place_price_, distance_, barrier_, open_, before_, taken_;
   std::vector<int32_t> line_at_, place_of_, waiting_, closed_;
+};
+
+template <>
+struct OracleOf<FENCHEL_ASSIGNMENT> {
+  using type = AssignmentOracle;
 };
 
 }  // namespace FENCHEL_ISA

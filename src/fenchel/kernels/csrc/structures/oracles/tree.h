@@ -8,9 +8,9 @@
 //
 // One root exactly: the algorithm only adds, subtracts and compares, so weights may come from any
 // ordered group, here pairs (-number of root arcs, score) compared in this order. Cycles contain no
-// root arc, so the first half of a contracted arc's weight stays what it was: the rule becomes "take
-// the root only if no other head is left". The answer has the fewest root arcs there can be, and
-// among those trees the best score, with no large constant to swallow the scores.
+// root arc, so the first half of a contracted arc's weight stays what it was: the rule becomes
+// "take the root only if no other head is left". The answer has the fewest root arcs there can be,
+// and among those trees the best score, with no large constant to swallow the scores.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "oracle.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
@@ -182,12 +182,17 @@ class TreeOracle {
   // Not filled here: `load` does that, and asks between the rows whether to stop.
   std::unique_ptr<double[]> score_;  // (slot, head slot)
   std::unique_ptr<int32_t[]> arc_;   // the part that such an arc is
-  std::vector<int32_t> node_in_;  // the node that a slot holds
-  std::vector<State> state_;      // of a slot
-  std::vector<int32_t> live_;     // slots in use, in order
-  std::vector<int32_t> chosen_;   // of a node: the part that is its arc
-  std::vector<int32_t> parent_;   // of a node: the one it was contracted into
+  std::vector<int32_t> node_in_;     // the node that a slot holds
+  std::vector<State> state_;         // of a slot
+  std::vector<int32_t> live_;        // slots in use, in order
+  std::vector<int32_t> chosen_;      // of a node: the part that is its arc
+  std::vector<int32_t> parent_;      // of a node: the one it was contracted into
   std::vector<int64_t> path_;
+};
+
+template <>
+struct OracleOf<FENCHEL_TREE> {
+  using type = TreeOracle;
 };
 
 }  // namespace FENCHEL_ISA

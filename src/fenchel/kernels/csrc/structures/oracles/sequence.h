@@ -1,20 +1,18 @@
-// Linear chains of tags. Layout: T, K, kind of transitions, has start, has end; size: the length.
+// Linear chains of tags. Layout: T, K, fenchel_transitions, has start, has end; size: the length.
 //
-// Scores of one instance: emissions (T, K), transitions [from, to], start (K), end (K); a block that
-// the layout says is not there is left out. A position behind the length has no part.
+// Scores of one instance: emissions (T, K), transitions [from, to], start (K), end (K); a block
+// that the layout says is not there is left out. A position behind the length has no part.
 #pragma once
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "../simd.h"
-#include "oracle.h"
+#include "../../simd.h"
+#include "../oracle.h"
 
 namespace fenchel {
 namespace FENCHEL_ISA {
-
-enum Transitions : int64_t { kNoTransitions = 0, kShared = 1, kEachPosition = 2 };
 
 // Where the blocks of an instance begin; what is absent has a negative offset.
 struct SequenceLayout {
@@ -24,8 +22,8 @@ struct SequenceLayout {
   SequenceLayout(const int64_t* layout, const int64_t* size)
       : positions(layout[0]), tags(layout[1]), kind(layout[2]), length(size[0]) {
     parts = positions * tags;
-    if (kind == kShared) parts += tags * tags;
-    if (kind == kEachPosition) parts += (positions - 1) * tags * tags;
+    if (kind == FENCHEL_SHARED) parts += tags * tags;
+    if (kind == FENCHEL_EACH_POSITION) parts += (positions - 1) * tags * tags;
     if (layout[3]) {
       start = parts;
       parts += tags;
@@ -38,7 +36,7 @@ struct SequenceLayout {
 
   // The first of the K x K scores from position t to t + 1.
   int64_t transitions(int64_t t) const {
-    return positions * tags + (kind == kEachPosition ? t * tags * tags : 0);
+    return positions * tags + (kind == FENCHEL_EACH_POSITION ? t * tags * tags : 0);
   }
 
   // The parts of a sequence of tags; returns how many.
@@ -47,7 +45,7 @@ struct SequenceLayout {
     for (int64_t t = 0; t < length; ++t) {
       parts_out[n++] = static_cast<int32_t>(t * tags + path[t]);
     }
-    if (kind != kNoTransitions) {
+    if (kind != FENCHEL_NO_TRANSITIONS) {
       for (int64_t t = 0; t + 1 < length; ++t) {
         parts_out[n++] = static_cast<int32_t>(transitions(t) + path[t] * tags + path[t + 1]);
       }
@@ -58,8 +56,8 @@ struct SequenceLayout {
   }
 
   static int64_t most_parts(const int64_t* layout) {
-    return layout[0] + (layout[2] != kNoTransitions ? layout[0] - 1 : 0) + (layout[3] != 0) +
-           (layout[4] != 0);
+    return layout[0] + (layout[2] != FENCHEL_NO_TRANSITIONS ? layout[0] - 1 : 0) +
+           (layout[3] != 0) + (layout[4] != 0);
   }
 };
 
@@ -96,8 +94,8 @@ inline void max_plus(const double* from, const double* matrix, int64_t k, double
   }
 }
 
-// Viterbi. Only the best scores are kept: the way back looks for the tags they came from, one column
-// a position, and takes the lowest of equals.
+// Viterbi. Only the best scores are kept: the way back looks for the tags they came from, one
+// column a position, and takes the lowest of equals.
 class SequenceOracle {
  public:
   SequenceOracle(const int64_t* layout, const int64_t* size)
@@ -111,7 +109,7 @@ class SequenceOracle {
     for (int64_t t = 0; t < length; ++t) {
       check(k * k);
       double* best = best_.data() + t * k;
-      if (t > 0 && at_.kind != kNoTransitions) {
+      if (t > 0 && at_.kind != FENCHEL_NO_TRANSITIONS) {
         max_plus(best - k, scores + at_.transitions(t - 1), k, best);
       } else {
         const bool first = t == 0 && at_.start >= 0;
@@ -125,7 +123,7 @@ class SequenceOracle {
     }
     for (int64_t t = length - 1; t >= 0; --t) {
       const double* best = best_.data() + t * k;
-      const bool onward = t + 1 < length && at_.kind != kNoTransitions;
+      const bool onward = t + 1 < length && at_.kind != FENCHEL_NO_TRANSITIONS;
       const double* column = onward ? scores + at_.transitions(t) + path_[t + 1] : nullptr;
       double highest = -std::numeric_limits<double>::infinity();
       for (int64_t i = 0; i < k; ++i) {
@@ -144,6 +142,11 @@ class SequenceOracle {
   SequenceLayout at_;
   std::vector<double> best_;
   std::vector<int32_t> path_;
+};
+
+template <>
+struct OracleOf<FENCHEL_SEQUENCE> {
+  using type = SequenceOracle;
 };
 
 }  // namespace FENCHEL_ISA
