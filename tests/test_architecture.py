@@ -35,10 +35,11 @@ LEVEL = {
     "models": 7,
     "decoding": 7,
     "analysis": 7,
-    "training": 8,
-    "tasks": 9,
-    "cli": 10,
-    "__main__": 11,
+    "runs": 8,
+    "training": 9,
+    "tasks": 10,
+    "cli": 12,
+    "__main__": 13,
 }
 ROOT = Path(fenchel.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
-from fenchel.training import _files, _records, dump_config
-from fenchel.training._checkpoint import CheckpointStore
-from fenchel.training._tensors import pack, unpack
+from fenchel.runs import CheckpointStore, _files, dump_config
+from fenchel.runs._tensors import pack, unpack
+from fenchel.training import _records
 from tests.training.tiny import TinyModel, config_with, sentences, trainer
 
 TIMING = ("tokens_per_second", "seconds", "train_seconds", "elapsed", "window_seconds")

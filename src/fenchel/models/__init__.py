@@ -8,7 +8,6 @@ from fenchel.models._lstm import LSTMSeq2Seq
 from fenchel.models._normalizers import NORMALIZERS, normalizer
 from fenchel.models._output import OutputLayer
 from fenchel.models._seq2seq import Seq2Seq, State, Step
-from fenchel.models._sharded_output import ShardedOutput
 from fenchel.models._transformer import TransformerSeq2Seq
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "LSTMSeq2Seq",
     "OutputLayer",
     "Seq2Seq",
-    "ShardedOutput",
     "State",
     "Step",
     "TransformerConfig",

@@ -1,10 +1,20 @@
 """One training loop for all tasks: batches, schedules, checkpoints, resume, records."""
 
+from fenchel.runs import (
+    Checkpoint,
+    CheckpointStore,
+    RankError,
+    TrainConfig,
+    TrainingError,
+    dump_config,
+    load_checkpoint,
+    load_config,
+    override,
+    save_config,
+)
 from fenchel.training._batches import bucketed_batches
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore, load_checkpoint
-from fenchel.training._config import TrainConfig
-from fenchel.training._errors import RankError, TrainingError
 from fenchel.training._loop import Trainer
+from fenchel.training._objective import TrainingBatch, pair_length
 from fenchel.training._schedule import (
     Constant,
     InverseSqrt,
@@ -13,8 +23,7 @@ from fenchel.training._schedule import (
     Schedule,
     make_schedule,
 )
-from fenchel.training._task import TrainingBatch, TrainResult, pair_length
-from fenchel.training._yaml import dump_config, load_config, override, save_config
+from fenchel.training._state import TrainResult
 
 __all__ = [
     "Checkpoint",

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.training._config import TrainConfig
+from fenchel.runs import TrainConfig
 
 
 class Schedule(Protocol):

@@ -12,18 +12,21 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
+from fenchel.runs import (
+    Checkpoint,
+    CheckpointStore,
+    Tensors,
+    TrainConfig,
+    TrainingError,
+    tensors_of,
+)
 from fenchel.training._batches import bucketed_batches
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore, Tensors, tensors_of
-from fenchel.training._config import TrainConfig
-from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
-from fenchel.training._judge import judge
-from fenchel.training._observe import observe
-from fenchel.training._progress import Progress
-from fenchel.training._records import NoRecords, Records
+from fenchel.training._objective import Objective
+from fenchel.training._progress import Display
+from fenchel.training._records import NoRecords, Records, observe
 from fenchel.training._schedule import make_schedule
-from fenchel.training._state import RunState
-from fenchel.training._task import Task, TrainResult, result_of
+from fenchel.training._state import RunState, TrainResult, judge, result_of
 from fenchel.training.distributed import (
     Agreement,
     Ranks,
@@ -48,21 +51,21 @@ class Session:
     """The loop itself. :class:`~fenchel.training.Trainer` opens its files and starts it."""
 
     records: Records | NoRecords
-    progress: Progress
+    progress: Display
     request: StopRequest
     loss = -math.inf  # of the last step, if this session has made one
 
     def __init__(
         self,
         model: nn.Module,
-        task: Task,
+        objective: Objective,
         config: TrainConfig,
         store: CheckpointStore,
         checkpoint: Checkpoint | None,
         ranks: Ranks,
         device: torch.device,
     ) -> None:
-        self.model, self.task, self.config, self.store = model, task, config, store
+        self.model, self.objective, self.config, self.store = model, objective, config, store
         self.ranks, self.device = ranks, device
         with ranks.together():
             self.state, self.schedule = RunState(), make_schedule(config)
@@ -81,7 +84,7 @@ class Session:
             if checkpoint is not None:
                 checkpoint.load_weights(model)
                 del checkpoint.tensors["model"]  # room for the averages
-        self.parallel = make_parallel(model, task, config, ranks, device)
+        self.parallel = make_parallel(model, objective.loss, config, ranks, device)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
             [{"params": group} for group in self.parallel.groups()],
@@ -147,8 +150,8 @@ class Session:
         document = {
             **asdict(state),
             "config": asdict(self.config),
-            "data": self.task.digest,
-            "extra": dict(self.task.extra),
+            "data": self.objective.digest,
+            "extra": dict(self.objective.extra),
         }
         gather_to_write(
             self.ranks, wholes.values(), lambda: self.store.save(groups, document, best=best)
@@ -157,7 +160,7 @@ class Session:
 
     def _batches(self) -> list[list[int]]:
         return bucketed_batches(
-            self.task.lengths,
+            self.objective.lengths,
             unit=self.config.batch_unit,
             size=self.config.batch_size,
             window=self.config.bucket_window,
@@ -197,7 +200,7 @@ class Session:
         planned = self.plan[state.batch]
         # A rank whose share is empty takes part all the same, with a batch that does not count.
         indices = self.ranks.share(planned)
-        batch = self.task.collate([self.task.examples[i] for i in indices or planned[:1]])
+        batch = self.objective.collate([self.objective.examples[i] for i in indices or planned[:1]])
         own = int(batch.tokens) if indices else 0
         rate = self.schedule.rate(state.step + 1)
         for group in self.optimizer.param_groups:
@@ -287,7 +290,7 @@ class Session:
         random = random_tensors()
         self.model.eval()
         with torch.no_grad(), self.parallel.evaluating():
-            metrics = {name: float(v) for name, v in self.task.validate(self.model).items()}
+            metrics = {name: float(v) for name, v in self.objective.validate(self.model).items()}
         self.model.train()
         load_random(random)
         metrics = self.ranks.first(metrics)

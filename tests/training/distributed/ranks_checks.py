@@ -15,10 +15,9 @@ import torch.distributed as dist
 
 from fenchel import FenchelError
 from fenchel.models import Batch
-from fenchel.tasks import DataConfig, train_run
-from fenchel.tasks._train import prepare_run
-from fenchel.training import RankError, TrainingError, _files, _session, _tensors
-from fenchel.training.distributed import _wholes
+from fenchel.runs import RankError, TrainingError, _files, _tensors
+from fenchel.tasks import DataConfig, prepare_run, train_run
+from fenchel.training import _session
 from fenchel.training.distributed._ranks import Ranks
 from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
 
@@ -270,7 +269,7 @@ def a_rank_that_hangs(folder: Path) -> None:
 
 def _cannot_gather(folder: Path, failing: int) -> None:
     """The rank that has the trouble says so at once. Afterwards the ranks are out of step."""
-    rank, whole, calls = dist.get_rank(), _wholes.whole, [0]
+    rank, whole, calls = dist.get_rank(), _tensors.whole, [0]
 
     def fails(tensor: torch.Tensor) -> torch.Tensor:
         calls[0] += 1
@@ -278,7 +277,7 @@ def _cannot_gather(folder: Path, failing: int) -> None:
             raise MemoryError("no room for it")
         return whole(tensor)
 
-    _wholes.whole = fails
+    _tensors.whole = fails
     start = time.perf_counter()
     with pytest.raises(MemoryError if rank == failing else TrainingError) as error:
         trainer("fsdp", folder, max_epochs=1, timeout_minutes=0.05).run()

@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from fenchel.cli import main
-from fenchel.training import load_checkpoint
-from fenchel.training._lock import RunLock
+from fenchel.runs import RunLock, load_checkpoint
 from tests.cli.cases import write_inflection
 
 ROOT = Path(__file__).parent.parent.parent

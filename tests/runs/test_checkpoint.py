@@ -13,18 +13,18 @@ import pytest
 import safetensors.torch
 import torch
 
+import fenchel.runs
 import fenchel.training
 from fenchel import FenchelError
-from fenchel.training import (
+from fenchel.runs import (
     CheckpointStore,
     TrainingError,
     _checkpoint,
     _files,
-    _header,
+    _tensors,
     load_checkpoint,
 )
-from fenchel.training._tensors import pack, unpack
-from fenchel.training.distributed import _wholes
+from fenchel.runs._tensors import pack, unpack
 from tests.training.tiny import TinyModel, trainer
 
 
@@ -95,7 +95,7 @@ def test_tied_tensors_are_stored_once_and_views_apart(tmp_path):
 
 def test_files_are_the_library_s(tmp_path):
     """Every dtype, names that need escapes, and small tensors between large ones."""
-    kinds = [getattr(torch, name) for name in _header.DTYPES]
+    kinds = [getattr(torch, name) for name in _tensors.DTYPES]
     tensors = {f'a/{kind} "ж"': torch.arange(5).to(kind) for kind in kinds}
     tensors |= {
         "large": torch.rand(400_000),
@@ -131,7 +131,7 @@ def test_tensors_are_gathered_one_at_a_time(monkeypatch):
         gathered.append(weakref.ref(value))
         return value
 
-    monkeypatch.setattr(_wholes, "whole", whole)
+    monkeypatch.setattr(_tensors, "whole", whole)
     tensors = {f"layer {i}": torch.rand(300_000) for i in range(6)}
     alive = [sum(ref() is not None for ref in gathered) for _ in pack(tensors)]
     assert len(gathered) == 6 and max(alive) <= 2
@@ -149,7 +149,8 @@ def test_only_tensors_are_stored():
 
 
 def test_nothing_can_be_unpickled():
-    for path in Path(fenchel.training.__file__).parent.glob("*.py"):
+    rooms = (Path(room.__file__).parent for room in (fenchel.runs, fenchel.training))
+    for path in (path for room in rooms for path in room.rglob("*.py")):
         assert not re.search(r"pickle|torch\.load|torch\.save", path.read_text()), path
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong during training, as opposed to a wrong argument."""
+"""What goes wrong with a run, as opposed to a wrong argument."""
 
 from __future__ import annotations
 
@@ -9,3 +9,10 @@ class TrainingError(RuntimeError):
 
 class RankError(TrainingError):
     """Another rank has ended the run and says why; this one ends with it, and need say nothing."""
+
+
+class Unreadable(Exception):
+    """A file that is damaged, missing or too long; the text says why, in short."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(" ".join(reason[:400].split())[:200])

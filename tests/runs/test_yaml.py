@@ -11,7 +11,7 @@ import pytest
 
 from fenchel import FenchelError
 from fenchel._compat import MissingDependency
-from fenchel.training import TrainConfig, dump_config, load_config, override, save_config
+from fenchel.runs import TrainConfig, dump_config, load_config, override, save_config
 
 
 @dataclass(frozen=True)
