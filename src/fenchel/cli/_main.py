@@ -45,7 +45,7 @@ def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
     from fenchel.cli._options import WrongOption, hide_dashes, restore_dashes
-    from fenchel.runs import RankError, TrainingError
+    from fenchel.runs import RankError, TrainingError, launched
 
     interrupt_as_usual()
     try:
@@ -54,8 +54,6 @@ def _run(tokens: list[str]) -> int:
             words, exit_on_error=False, print_error=False
         )
     except (cyclopts.CycloptsError, WrongOption, FenchelError) as error:
-        from fenchel.training.distributed import launched
-
         if launched() and os.environ["RANK"] != "0":
             return _follow(WRONG)  # all ranks have the same command line
         raise FenchelError(restore_dashes(re.sub(r"\s*\n\s*", " ", str(error)))) from None

@@ -26,7 +26,7 @@ from fenchel.runs._files import (
     write_file,
 )
 from fenchel.runs._machine import check_fits, usable_device
-from fenchel.runs._owner import RunLock, claim, disown, is_claimed
+from fenchel.runs._owner import RunLock, claim, disown, is_claimed, launched
 from fenchel.runs._tensors import GatheredTensors, Shapes, is_sharded, whole
 from fenchel.runs._train_config import TrainConfig
 from fenchel.runs._typed import build, check_whole, setting
@@ -61,6 +61,7 @@ __all__ = [
     "is_claimed",
     "is_sharded",
     "is_text",
+    "launched",
     "load_checkpoint",
     "load_config",
     "open_plain",

@@ -16,6 +16,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from torch.distributed import is_available
+
 from fenchel._checks import FenchelError
 from fenchel.runs._errors import Unreadable
 from fenchel.runs._files import open_plain, read_plain, write_file
@@ -122,6 +124,13 @@ def is_claimed(run_dir: Path) -> bool:
         return job is not None and read_plain(run_dir / CLAIM).decode().strip() == job
     except (Unreadable, ValueError):  # also of what is no file
         return False
+
+
+def launched() -> bool:
+    """Whether torchrun, or a launcher that sets the same variables, started several processes."""
+    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return several and is_available() and all(name in os.environ for name in names)
 
 
 def _job() -> str | None:

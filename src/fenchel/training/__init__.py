@@ -14,7 +14,6 @@ from fenchel.runs import (
 )
 from fenchel.training._batches import bucketed_batches
 from fenchel.training._loop import Trainer
-from fenchel.training._objective import TrainingBatch, pair_length
 from fenchel.training._schedule import (
     Constant,
     InverseSqrt,
@@ -24,6 +23,7 @@ from fenchel.training._schedule import (
     make_schedule,
 )
 from fenchel.training._state import TrainResult
+from fenchel.training._workload import TrainingBatch, pair_length
 
 __all__ = [
     "Checkpoint",

@@ -28,11 +28,11 @@ from fenchel.runs import (
 )
 from fenchel.training._batches import check_lengths
 from fenchel.training._interrupt import stop_on_signal
-from fenchel.training._objective import Objective, model_loss, pair_length
 from fenchel.training._progress import make_progress
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._session import Session
 from fenchel.training._state import TrainResult, check_same_run
+from fenchel.training._workload import Workload, model_loss, pair_length
 from fenchel.training.distributed import (
     Ranks,
     check_parallel,
@@ -94,7 +94,7 @@ class Trainer:
         check_lengths(lengths)
         self.model, self.config, self.run_dir = model, config, Path(run_dir)
         digest = digest_examples(examples, lengths)
-        self._objective = Objective(examples, lengths, collate, validate, loss, extra or {}, digest)
+        self._workload = Workload(examples, lengths, collate, validate, loss, extra or {}, digest)
         self._run_config = config if run_config is None else run_config
         self._show_progress = show_progress
         self._store = CheckpointStore(self.run_dir, config.keep_checkpoints)
@@ -136,13 +136,13 @@ class Trainer:
             if ranks.leads and self.run_dir.is_dir() and (resume or self._store.find() is None):
                 lock.acquire()  # first: what is read must not change any more
             device = find_device(self.config.device, ranks)
-            own = self._objective.loss is model_loss
+            own = self._workload.loss is model_loss
             check_parallel(self.model, self.config, ranks, own_loss=own)
             checkpoint = self._find(resume)
             document = dump_config(self._run_config)
         self._check_same_view(ranks, checkpoint)
         session = Session(
-            self.model, self._objective, self.config, self._store, checkpoint, ranks, device
+            self.model, self._workload, self.config, self._store, checkpoint, ranks, device
         )
         with ranks.together():
             if ranks.leads:
@@ -157,7 +157,7 @@ class Trainer:
     def _check_same_view(self, ranks: Ranks, checkpoint: Checkpoint | None) -> None:
         """Ranks on several machines may see other directories, or other data."""
         name = None if checkpoint is None else checkpoint.path.name
-        views = ranks.gather((name, self._objective.digest))
+        views = ranks.gather((name, self._workload.digest))
         kinds = ("checkpoint", "training data")
         for what, seen in zip(kinds, zip(*views, strict=True), strict=True):
             if len(set(seen)) > 1:
@@ -190,7 +190,7 @@ class Trainer:
             for field in dataclasses.fields(self.config)
             if field.metadata["frozen"]
         }
-        check_same_run(checkpoint, fixed, self._objective.digest)
+        check_same_run(checkpoint, fixed, self._workload.digest)
         return checkpoint
 
     def _run(self, session: Session) -> TrainResult:

@@ -22,11 +22,11 @@ from fenchel.runs import (
 )
 from fenchel.training._batches import bucketed_batches
 from fenchel.training._interrupt import StopRequest
-from fenchel.training._objective import Objective
 from fenchel.training._progress import Display
 from fenchel.training._records import NoRecords, Records, observe
 from fenchel.training._schedule import make_schedule
 from fenchel.training._state import RunState, TrainResult, judge, result_of
+from fenchel.training._workload import Workload
 from fenchel.training.distributed import (
     Agreement,
     Ranks,
@@ -58,14 +58,14 @@ class Session:
     def __init__(
         self,
         model: nn.Module,
-        objective: Objective,
+        workload: Workload,
         config: TrainConfig,
         store: CheckpointStore,
         checkpoint: Checkpoint | None,
         ranks: Ranks,
         device: torch.device,
     ) -> None:
-        self.model, self.objective, self.config, self.store = model, objective, config, store
+        self.model, self.workload, self.config, self.store = model, workload, config, store
         self.ranks, self.device = ranks, device
         with ranks.together():
             self.state, self.schedule = RunState(), make_schedule(config)
@@ -84,7 +84,7 @@ class Session:
             if checkpoint is not None:
                 checkpoint.load_weights(model)
                 del checkpoint.tensors["model"]  # room for the averages
-        self.parallel = make_parallel(model, objective.loss, config, ranks, device)
+        self.parallel = make_parallel(model, workload.loss, config, ranks, device)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
             [{"params": group} for group in self.parallel.groups()],
@@ -150,8 +150,8 @@ class Session:
         document = {
             **asdict(state),
             "config": asdict(self.config),
-            "data": self.objective.digest,
-            "extra": dict(self.objective.extra),
+            "data": self.workload.digest,
+            "extra": dict(self.workload.extra),
         }
         gather_to_write(
             self.ranks, wholes.values(), lambda: self.store.save(groups, document, best=best)
@@ -160,7 +160,7 @@ class Session:
 
     def _batches(self) -> list[list[int]]:
         return bucketed_batches(
-            self.objective.lengths,
+            self.workload.lengths,
             unit=self.config.batch_unit,
             size=self.config.batch_size,
             window=self.config.bucket_window,
@@ -200,7 +200,7 @@ class Session:
         planned = self.plan[state.batch]
         # A rank whose share is empty takes part all the same, with a batch that does not count.
         indices = self.ranks.share(planned)
-        batch = self.objective.collate([self.objective.examples[i] for i in indices or planned[:1]])
+        batch = self.workload.collate([self.workload.examples[i] for i in indices or planned[:1]])
         own = int(batch.tokens) if indices else 0
         rate = self.schedule.rate(state.step + 1)
         for group in self.optimizer.param_groups:
@@ -290,7 +290,7 @@ class Session:
         random = random_tensors()
         self.model.eval()
         with torch.no_grad(), self.parallel.evaluating():
-            metrics = {name: float(v) for name, v in self.objective.validate(self.model).items()}
+            metrics = {name: float(v) for name, v in self.workload.validate(self.model).items()}
         self.model.train()
         load_random(random)
         metrics = self.ranks.first(metrics)

@@ -18,7 +18,6 @@ from fenchel.training.distributed._ranks import (
     explain_loss_of,
     is_own_restart,
     join_ranks,
-    launched,
 )
 from fenchel.training.distributed._tensors import (
     gather_to_write,
@@ -38,7 +37,6 @@ __all__ = [
     "gather_to_write",
     "is_own_restart",
     "join_ranks",
-    "launched",
     "load_optimizer",
     "load_random",
     "load_random_of_rank",

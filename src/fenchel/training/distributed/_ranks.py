@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 
-from fenchel.runs import RankError, TrainingError, is_claimed
+from fenchel.runs import RankError, TrainingError, is_claimed, launched
 
 T = TypeVar("T")
 
@@ -212,10 +212,3 @@ def _is_connection(error: RuntimeError) -> bool:
     text = str(error)
     named = isinstance(error, getattr(dist, "DistError", ()))
     return named or "gloo" in text or "gets no answer from the others" in text
-
-
-def launched() -> bool:
-    """Whether torchrun, or a launcher that sets the same variables, started several processes."""
-    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    return several and dist.is_available() and all(name in os.environ for name in names)

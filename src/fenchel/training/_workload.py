@@ -32,7 +32,7 @@ def model_loss(model: nn.Module, batch: Any) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Objective:
+class Workload:
     """What to train on and for: examples with their lengths, and the caller's three functions."""
 
     examples: Sequence[Any]
