@@ -24,7 +24,7 @@ from fenchel.training._batches import bucketed_batches
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._progress import Display
 from fenchel.training._records import NoRecords, Records, observe
-from fenchel.training._schedule import make_schedule
+from fenchel.training._schedule import Schedule
 from fenchel.training._state import RunState, TrainResult, judge, result_of
 from fenchel.training._workload import Workload
 from fenchel.training.distributed import (
@@ -68,11 +68,10 @@ class Session:
         self.model, self.workload, self.config, self.store = model, workload, config, store
         self.ranks, self.device = ranks, device
         with ranks.together():
-            self.state, self.schedule = RunState(), make_schedule(config)
+            self.state = RunState()
             if checkpoint is not None:
                 path = checkpoint.path / "state.json"
                 self.state = RunState.from_json(checkpoint.state, path)
-                self.schedule.load(self.state.schedule)
             self.plan = self._batches()
             if self.state.batch > len(self.plan):
                 raise FenchelError(
@@ -92,10 +91,12 @@ class Session:
             betas=config.betas,
             weight_decay=config.weight_decay,
         )
+        self.schedule = Schedule(self.optimizer, config, self.state.step)
         if checkpoint is None:
             seed_rank(config.seed, ranks.rank)
         else:
             with ranks.together():
+                self.schedule.load(self.state.schedule)
                 load_optimizer(model, self.optimizer, tensors_of(checkpoint, "optimizer"))
                 states = checkpoint.tensors["random"]
                 load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
@@ -202,9 +203,7 @@ class Session:
         indices = self.ranks.share(planned)
         batch = self.workload.collate([self.workload.examples[i] for i in indices or planned[:1]])
         own = int(batch.tokens) if indices else 0
-        rate = self.schedule.rate(state.step + 1)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.rate = self.schedule.rate
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
             loss = self.parallel.loss(batch.to(self.device), counts=own > 0)
@@ -220,6 +219,7 @@ class Session:
         if not math.isfinite(self.norm):
             self._diverge("gradient's norm", self.norm)
         self.optimizer.step()
+        self.schedule.updated()
         seconds = clock() - start
         state.step += 1
         state.batch += 1
@@ -229,7 +229,7 @@ class Session:
         state.window_tokens += tokens
         state.window_seconds += seconds
         where = {"kind": "train", "epoch": state.epoch, "step": state.step}
-        self.progress.step({**where, "loss": value, "learning_rate": rate})
+        self.progress.step({**where, "loss": value, "learning_rate": self.rate})
 
     def _is_sound(self, loss: float, times: float) -> bool:
         """Whether it is a number, and not many times that of the first step."""
@@ -255,7 +255,7 @@ class Session:
             "step": state.step,
             "epoch": state.epoch,
             "loss": state.window_loss / tokens if tokens else None,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": self.rate,
             "gradient_norm": self.norm,
             "tokens": state.tokens,
             **seen,
