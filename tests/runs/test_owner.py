@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from fenchel import FenchelError
-from fenchel.runs import RunLock, _owner
+from fenchel.runs import owner as owner_module
+from fenchel.runs.owner import RunLock
 from tests.training.tiny import collate, trainer
 
 HOLD = """
 import os, sys, time
-from fenchel.runs import RunLock
+from fenchel.runs.owner import RunLock
 from pathlib import Path
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
@@ -105,7 +106,7 @@ def test_an_error_gives_it_back(tmp_path):
 
 def test_a_file_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch):
     """Whoever had the lock removes its file: a newcomer must not hold what nobody can see."""
-    first, second, exclusive = RunLock(tmp_path), RunLock(tmp_path), _owner._exclusive
+    first, second, exclusive = RunLock(tmp_path), RunLock(tmp_path), owner_module._exclusive
     first.acquire()
     calls = []
 
@@ -115,7 +116,7 @@ def test_a_file_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch
             first.close()
         exclusive(descriptor)
 
-    monkeypatch.setattr(_owner, "_exclusive", slow)
+    monkeypatch.setattr(owner_module, "_exclusive", slow)
     second.acquire()
     assert len(calls) == 2 and (tmp_path / ".lock").exists()
     second.close()
@@ -125,6 +126,6 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     def none(descriptor):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(_owner, "_exclusive", none)
+    monkeypatch.setattr(owner_module, "_exclusive", none)
     with pytest.warns(RuntimeWarning, match=r"has no locks \(Function not implemented\); make"):
         RunLock(tmp_path).acquire()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fenchel import FenchelError
-from fenchel.runs import TrainingError
+from fenchel.runs.errors import TrainingError
 from fenchel.tasks import open_run
 from tests.tasks import strangers
 from tests.tasks.strangers import BOMB, CHECKPOINT, DAMAGES, VALUES
@@ -219,7 +219,7 @@ def seal_config(run: Path, about) -> None:
     from dataclasses import asdict
 
     from fenchel.runs import load_config
-    from fenchel.runs._digest import digest_values
+    from fenchel.runs.digest import digest_values
     from fenchel.tasks import RunConfig
 
     config = load_config(RunConfig, run / "config.yaml")

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import torch
 
-from fenchel.runs import CheckpointStore, _files, dump_config
-from fenchel.runs._tensors import pack, unpack
+from fenchel.runs import CheckpointStore, dump_config
+from fenchel.runs import files as files_module
+from fenchel.runs.tensors import pack, unpack
 from fenchel.training import _records
 from tests.training.tiny import TinyModel, config_with, sentences, trainer
 
@@ -115,7 +116,7 @@ def die_at(number):
     for name in ("replace", "ftruncate", "rmdir"):
         wrap(os, name)
     wrap(shutil, "rmtree")
-    for module in (_files, _records):
+    for module in (files_module, _records):
         module.write_all = dying_write
 
 
@@ -127,7 +128,7 @@ def slow_writes():
             os.write(descriptor, data[start : start + 2048])
             time.sleep(0.002)
 
-    for module in (_files, _records):
+    for module in (files_module, _records):
         module.write_all = slow
 
 

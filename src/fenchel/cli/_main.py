@@ -45,7 +45,8 @@ def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
     from fenchel.cli._options import WrongOption, hide_dashes, restore_dashes
-    from fenchel.runs import RankError, TrainingError, launched
+    from fenchel.runs.errors import RankError, TrainingError
+    from fenchel.runs.owner import launched
 
     interrupt_as_usual()
     try:

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from fenchel._checks import FenchelError
 from fenchel.cli._shown import cut
-from fenchel.runs import is_text
+from fenchel.runs.files import is_text
 from fenchel.tasks import SearchOptions
 
 # No word of a real command line has a zero byte, so that nothing else can be taken for it.

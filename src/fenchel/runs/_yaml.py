@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel._short import short
-from fenchel.runs._files import read_plain, replace_file
-from fenchel.runs._typed import build, parse, resolve
+from fenchel.runs.files import read_plain, replace_file
+from fenchel.runs.typed import build, parse, resolve
 
 Config = TypeVar("Config")
 DEEPEST = 20  # levels of a YAML file

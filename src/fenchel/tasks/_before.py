@@ -15,7 +15,7 @@ from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel._short import short
 from fenchel.models import build_model
-from fenchel.runs import check_fits
+from fenchel.runs.machine import check_fits
 from fenchel.tasks._files import STDIN
 from fenchel.tasks._run_config import DataConfig, RunConfig
 from fenchel.tasks._task import Task

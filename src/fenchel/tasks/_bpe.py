@@ -6,7 +6,7 @@ from typing import Any
 
 from fenchel._checks import FenchelError
 from fenchel._compat import require
-from fenchel.runs import LARGE, Unreadable, parse_json, read_plain, write_file
+from fenchel.runs.files import LARGE, Unreadable, parse_json, read_plain, write_file
 from fenchel.tasks._vocabulary import SPECIALS
 
 LEAST = len(SPECIALS) + 256  # tokens: every byte has one

@@ -12,7 +12,7 @@ import torch
 from fenchel._checks import FenchelError
 from fenchel.decoding import Ensemble, SearchResult, beam_search, exact_search
 from fenchel.models import Batch, Seq2Seq
-from fenchel.runs import TrainingError
+from fenchel.runs.errors import TrainingError
 from fenchel.tasks._task import Example, Task
 
 _TOKENS = 1 << 17  # of a batch, with padding; what is computed for each takes kilobytes

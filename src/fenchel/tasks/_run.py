@@ -21,17 +21,10 @@ import torch
 from fenchel._checks import FenchelError
 from fenchel.decoding import Ensemble
 from fenchel.models import Seq2Seq, build_model
-from fenchel.runs import (
-    check_digests,
-    check_meaning,
-    load_checkpoint,
-    load_config,
-    read_about,
-    save_config,
-    usable_device,
-    write_about,
-    write_new,
-)
+from fenchel.runs import load_checkpoint, load_config, save_config
+from fenchel.runs.about import check_digests, check_meaning, read_about, write_about
+from fenchel.runs.directory import write_new
+from fenchel.runs.machine import usable_device
 from fenchel.tasks._run_config import RunConfig
 from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection

@@ -6,7 +6,8 @@ from typing import Any, Literal
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import LSTMConfig, TransformerConfig
-from fenchel.runs import TrainConfig, check_whole, setting
+from fenchel.runs.train_config import TrainConfig
+from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import InflectionConfig
 from fenchel.tasks.translation import TextConfig

@@ -18,16 +18,11 @@ from torch import nn
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import UNK, Batch, Seq2Seq
-from fenchel.runs import (
-    MEANING,
-    CheckpointStore,
-    RunLock,
-    check_meaning,
-    check_new,
-    check_writable,
-    override,
-    same_weights,
-)
+from fenchel.runs import CheckpointStore, override
+from fenchel.runs.about import MEANING, check_meaning
+from fenchel.runs.checkpoint import same_weights
+from fenchel.runs.directory import check_new, check_writable
+from fenchel.runs.owner import RunLock
 from fenchel.tasks._before import check_files, check_settings, check_trainable, check_training
 from fenchel.tasks._files import unquoted
 from fenchel.tasks._fit import fit

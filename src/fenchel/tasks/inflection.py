@@ -16,7 +16,8 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from fenchel._checks import FenchelError
-from fenchel.runs import check_whole, is_text, setting
+from fenchel.runs.files import is_text
+from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._files import STDIN, Line, LineError, check_not_empty, read_lines
 from fenchel.tasks._metrics import edit_distance
 from fenchel.tasks._task import Example, Task

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from fenchel._checks import FenchelError
 from fenchel.models import EOS
-from fenchel.runs import check_whole, setting
+from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._bpe import BPE, LEAST
 from fenchel.tasks._files import Line, check_not_empty, read_lines
 from fenchel.tasks._metrics import bleu_and_chrf, rouge

@@ -1,6 +1,7 @@
 """One training loop for all tasks: batches, schedules, checkpoints, resume, records."""
 
-from fenchel.runs import RankError, TrainConfig, TrainingError
+from fenchel.runs.errors import RankError, TrainingError
+from fenchel.runs.train_config import TrainConfig
 from fenchel.training._batches import bucketed_batches
 from fenchel.training._loop import Trainer
 from fenchel.training._state import TrainResult

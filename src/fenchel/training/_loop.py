@@ -12,20 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
-from fenchel.runs import (
-    DISK_FULL,
-    Checkpoint,
-    CheckpointStore,
-    RunLock,
-    TrainConfig,
-    TrainingError,
-    claim,
-    digest_examples,
-    disown,
-    dump_config,
-    replace_file,
-    same_weights,
-)
+from fenchel.runs import Checkpoint, CheckpointStore, dump_config
+from fenchel.runs.checkpoint import same_weights
+from fenchel.runs.digest import digest_examples
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.files import DISK_FULL, replace_file
+from fenchel.runs.owner import RunLock, claim, disown
+from fenchel.runs.train_config import TrainConfig
 from fenchel.training._batches import check_lengths
 from fenchel.training._interrupt import stop_on_signal
 from fenchel.training._progress import make_progress

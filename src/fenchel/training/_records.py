@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fenchel._compat import require
-from fenchel.runs import check_directory, open_plain, sync_directory, whole, write_all
+from fenchel.runs.files import check_directory, open_plain, sync_directory, write_all
+from fenchel.runs.tensors import whole
 
 # What no two runs have in common; all the rest of a resumed run's records is the same.
 TIMING = ("tokens_per_second", "seconds")

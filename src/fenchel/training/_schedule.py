@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.runs import TrainConfig
+from fenchel.runs.train_config import TrainConfig
 
 
 class Schedule:

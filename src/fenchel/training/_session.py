@@ -12,14 +12,10 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.runs import (
-    Checkpoint,
-    CheckpointStore,
-    Tensors,
-    TrainConfig,
-    TrainingError,
-    tensors_of,
-)
+from fenchel.runs import Checkpoint, CheckpointStore
+from fenchel.runs.checkpoint import Tensors, tensors_of
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.train_config import TrainConfig
 from fenchel.training._batches import bucketed_batches
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._progress import Display

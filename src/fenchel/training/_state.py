@@ -10,7 +10,9 @@ from typing import Any
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.runs import Checkpoint, TrainConfig, build
+from fenchel.runs import Checkpoint
+from fenchel.runs.train_config import TrainConfig
+from fenchel.runs.typed import build
 
 
 @dataclass

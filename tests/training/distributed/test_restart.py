@@ -8,7 +8,7 @@ import os
 import pytest
 
 from fenchel import FenchelError
-from fenchel.runs import claim, disown
+from fenchel.runs.owner import claim, disown
 from fenchel.tasks import DataConfig, prepare_run, train_run
 from fenchel.training import _session
 from fenchel.training.distributed import Ranks, is_own_restart

@@ -11,7 +11,9 @@ from torch import nn
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import OutputLayer
-from fenchel.runs import TrainConfig, is_sharded, usable_device
+from fenchel.runs.machine import usable_device
+from fenchel.runs.tensors import is_sharded
+from fenchel.runs.train_config import TrainConfig
 from fenchel.training.distributed._parallel import Loss, Replicated, Sharded, SingleProcess
 from fenchel.training.distributed._ranks import Ranks
 

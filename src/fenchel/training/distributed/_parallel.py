@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fenchel.runs import is_sharded, whole
+from fenchel.runs.tensors import is_sharded, whole
 from fenchel.training.distributed._ranks import Ranks
 from fenchel.training.distributed._sharded_output import ShardedOutput
 

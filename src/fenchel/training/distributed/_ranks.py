@@ -12,7 +12,8 @@ from typing import Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 
-from fenchel.runs import RankError, TrainingError, is_claimed, launched
+from fenchel.runs.errors import RankError, TrainingError
+from fenchel.runs.owner import is_claimed, launched
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.runs import GatheredTensors, Shapes, is_sharded
+from fenchel.runs.tensors import GatheredTensors, Shapes, is_sharded
 from fenchel.training.distributed._ranks import Ranks
 
 _ADAM = ("step", "exp_avg", "exp_avg_sq")  # what it keeps of each parameter

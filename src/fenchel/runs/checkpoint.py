@@ -23,11 +23,12 @@ from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import bare, short
-from fenchel.runs._digest import digested
-from fenchel.runs._errors import TrainingError, Unreadable
-from fenchel.runs._files import (
+from fenchel.runs.digest import digested
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.files import (
     DISK_FULL,
     LARGE,
+    Unreadable,
     check_directory,
     open_plain,
     read_json,
@@ -35,8 +36,8 @@ from fenchel.runs._files import (
     sync_directory,
     write_file,
 )
-from fenchel.runs._machine import check_fits
-from fenchel.runs._tensors import (
+from fenchel.runs.machine import check_fits
+from fenchel.runs.tensors import (
     GatheredTensors,
     Shapes,
     check_shapes,

@@ -16,13 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from fenchel._checks import FenchelError
-from fenchel.runs._errors import Unreadable
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SMALL, LARGE = 1 << 20, 64 << 20  # bytes: of what people read, and of vocabularies
 MOST_VALUES = 4_000_000  # of a JSON file; each takes some sixty bytes of memory, whatever it is
 # Not through a link, and without waiting for the other end of a pipe.
 PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Unreadable(Exception):
+    """A file that is damaged, missing or too long; the text says why, in short."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(" ".join(reason[:400].split())[:200])
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:

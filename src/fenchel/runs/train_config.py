@@ -8,7 +8,7 @@ from typing import Literal
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.runs._typed import MANY, check_whole, setting
+from fenchel.runs.typed import MANY, check_whole, setting
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,3 @@ class TrainingError(RuntimeError):
 
 class RankError(TrainingError):
     """Another rank has ended the run and says why; this one ends with it, and need say nothing."""
-
-
-class Unreadable(Exception):
-    """A file that is damaged, missing or too long; the text says why, in short."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(" ".join(reason[:400].split())[:200])

@@ -26,8 +26,7 @@ from torch import Tensor
 from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel._short import bare, short
-from fenchel.runs._errors import Unreadable
-from fenchel.runs._files import open_plain, parse_json
+from fenchel.runs.files import Unreadable, open_plain, parse_json
 
 LONGEST = 16 << 20  # bytes of a header: about a hundred thousand tensors
 SHARED = "shared"  # the key of names of tied tensors, in the file's metadata

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from fenchel._checks import FenchelError
-from fenchel.runs._about import ABOUT
-from fenchel.runs._files import sync_directory
-from fenchel.runs._owner import claim, disown
+from fenchel.runs.about import ABOUT
+from fenchel.runs.files import sync_directory
+from fenchel.runs.owner import claim, disown
 
 T = TypeVar("T")
 _OF_THE_SYSTEM = "lost+found"  # is in every new file system

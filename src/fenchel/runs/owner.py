@@ -19,8 +19,7 @@ from typing import Any
 from torch.distributed import is_available
 
 from fenchel._checks import FenchelError
-from fenchel.runs._errors import Unreadable
-from fenchel.runs._files import open_plain, read_plain, write_file
+from fenchel.runs.files import Unreadable, open_plain, read_plain, write_file
 
 LOCK, CLAIM = ".lock", ".torchrun"
 _BUSY = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN, errno.EDEADLK)

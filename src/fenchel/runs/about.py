@@ -16,10 +16,9 @@ from typing import Any
 import fenchel
 from fenchel._checks import FenchelError
 from fenchel._short import bare
-from fenchel.runs._digest import digest_bytes, digest_values
-from fenchel.runs._errors import Unreadable
-from fenchel.runs._files import LARGE, read_json, read_plain, sync_directory, write_file
-from fenchel.runs._typed import build
+from fenchel.runs.digest import digest_bytes, digest_values
+from fenchel.runs.files import LARGE, Unreadable, read_json, read_plain, sync_directory, write_file
+from fenchel.runs.typed import build
 
 FORMAT = 1
 ABOUT = "run.json"
