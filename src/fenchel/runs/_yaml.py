@@ -21,7 +21,7 @@ def dump_config(config: Any) -> str:
     """A dataclass as YAML, with the ``metadata["help"]`` of each field on the line above it.
 
     Example:
-        >>> from fenchel.training import TrainConfig
+        >>> from fenchel.runs.train_config import TrainConfig
         >>> print(dump_config(TrainConfig(batch_size=32))[:114])
         # What batch_size counts: sentences, or tokens with padding.
         batch_unit: sentences
@@ -56,7 +56,7 @@ def override(config: Config, settings: Sequence[str]) -> Config:
             for None, ``true`` or ``false``, numbers, text, and ``0.9,0.98`` for several.
 
     Example:
-        >>> from fenchel.training import TrainConfig
+        >>> from fenchel.runs.train_config import TrainConfig
         >>> override(TrainConfig(), ["learning_rate=1e-2", "betas=0.9,0.98"]).betas
         (0.9, 0.98)
     """

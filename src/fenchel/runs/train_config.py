@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
@@ -140,13 +140,7 @@ class TrainConfig:
         betas = isinstance(self.betas, tuple) and len(self.betas) == 2
         betas = betas and all(isinstance(b, float | int) and 0 <= b < 1 for b in self.betas)
         self._check("betas", betas, "two numbers of at least 0 and below 1")
-        for name, names in (
-            ("batch_unit", ("sentences", "tokens")),
-            ("optimizer", ("adam", "adamw")),
-            ("schedule", ("plateau", "inverse_sqrt", "linear", "constant")),
-            ("mode", ("min", "max")),
-            ("parallel", ("ddp", "fsdp")),
-        ):
+        for name, names in _CHOICES.items():
             self._check(name, getattr(self, name) in names, f"one of {', '.join(names)}")
         if self.schedule == "linear" and self.max_steps is None:
             raise FenchelError(
@@ -170,3 +164,10 @@ class TrainConfig:
                 f"TrainConfig: expected `{name}` to be {expected}, but got "
                 f"{short(getattr(self, name))}."
             )
+
+
+_CHOICES = {
+    name: get_args(kind)
+    for name, kind in get_type_hints(TrainConfig).items()
+    if get_origin(kind) is Literal
+}
