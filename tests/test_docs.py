@@ -18,6 +18,7 @@ MODULES = (
     "fenchel.analysis",
     "fenchel.models",
     "fenchel.decoding",
+    "fenchel.runs",
     "fenchel.training",
     "fenchel.tasks",
     "fenchel.solvers",

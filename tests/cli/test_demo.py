@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from fenchel.cli._demo_files import DemoFiles
-from fenchel.cli._demo_pictures import draw_pictures
-from fenchel.cli._demo_report import choose_unsure, show_unsure, show_worth
+from fenchel.cli._demo_report import choose_unsure, draw_pictures, show_unsure, show_worth
 from fenchel.decoding import Certificate, Hypothesis, SearchResult, Trace, TraceStep
 from fenchel.models import EOS
 from fenchel.tasks import Example, Inflection, open_run
@@ -78,7 +77,7 @@ def test_pictures(tmp_path):
 
 
 def test_steps_fit_the_time(trained):
-    from fenchel.cli._demo_pace import affordable_steps
+    from fenchel.cli._demo import affordable_steps
 
     run = open_run(trained[0])
     before = torch.get_rng_state()

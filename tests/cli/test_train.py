@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from fenchel.training import TrainingError, TrainResult, load_checkpoint
+from fenchel.runs import load_checkpoint
+from fenchel.training import TrainingError, TrainResult
 from tests.cli.cases import TINY, train, write_inflection
 
 

@@ -19,7 +19,7 @@ from fenchel.estimators import FenchelYoungClassifier, LabelProportionEstimator
 from fenchel.estimators._block import choose_block
 from fenchel.estimators._gap import duality_gap
 from fenchel.estimators._oracle import Oracle
-from fenchel.estimators._problem import Problem
+from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._targets import Targets
 
 OMEGAS = [
@@ -59,7 +59,7 @@ def problem(omega, *, soft, weighted=True, sparse=False, intercept=True):
     values = distributions(rng, 40, 4) if soft else rng.integers(0, 4, 40)
     weights = rng.random(40) if weighted else None
     X = scipy.sparse.csr_matrix(X) if sparse else X
-    return Problem(X, Targets(values, 4), weights, Oracle(omega), 0.7, intercept)
+    return FitProblem(X, Targets(values, 4), weights, Oracle(omega), 0.7, intercept)
 
 
 @omegas

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from fenchel import FenchelError
+from fenchel.runs.errors import TrainingError
 from fenchel.tasks import open_run
-from fenchel.training import TrainingError
 from tests.tasks import strangers
 from tests.tasks.strangers import BOMB, CHECKPOINT, DAMAGES, VALUES
 
@@ -218,9 +218,9 @@ def seal_config(run: Path, about) -> None:
     """Put the digest of a changed config where it is looked for."""
     from dataclasses import asdict
 
+    from fenchel.runs import load_config
+    from fenchel.runs.digest import digest_values
     from fenchel.tasks import RunConfig
-    from fenchel.training import load_config
-    from fenchel.training._digest import digest_values
 
     config = load_config(RunConfig, run / "config.yaml")
     digests = {**about["sha256"], "model of config.yaml": digest_values(asdict(config.model))}

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import torch
 
-from fenchel.training import _files, _records, dump_config
-from fenchel.training._checkpoint import CheckpointStore
-from fenchel.training._tensors import pack, unpack
+from fenchel.runs import CheckpointStore, dump_config
+from fenchel.runs import files as files_module
+from fenchel.runs.tensors import pack, unpack
+from fenchel.training import _records
 from tests.training.tiny import TinyModel, config_with, sentences, trainer
 
 TIMING = ("tokens_per_second", "seconds", "train_seconds", "elapsed", "window_seconds")
@@ -115,7 +116,7 @@ def die_at(number):
     for name in ("replace", "ftruncate", "rmdir"):
         wrap(os, name)
     wrap(shutil, "rmtree")
-    for module in (_files, _records):
+    for module in (files_module, _records):
         module.write_all = dying_write
 
 
@@ -127,7 +128,7 @@ def slow_writes():
             os.write(descriptor, data[start : start + 2048])
             time.sleep(0.002)
 
-    for module in (_files, _records):
+    for module in (files_module, _records):
         module.write_all = slow
 
 

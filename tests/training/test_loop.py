@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from fenchel import FenchelError
-from fenchel.training import TrainConfig, TrainingError, _session, load_config
+from fenchel.runs import load_config
+from fenchel.training import TrainConfig, TrainingError, _session
 from tests.training.killed import outcome
 from tests.training.tiny import TinyModel, collate, trainer, validate
 

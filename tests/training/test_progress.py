@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from fenchel._compat import MissingDependency
-from fenchel.training._observe import observe
-from fenchel.training._progress import Live, Plain, Silent, describe, make_progress
-from fenchel.training._records import Records
+from fenchel.training._progress import Lines, Live, Silent, describe, make_progress
+from fenchel.training._records import Records, observe
 from tests.training.tiny import TinyModel, trainer
 
 TRAIN = {
@@ -51,7 +50,7 @@ def test_one_line_for_a_record():
 def test_plain_lines_where_there_is_no_terminal():
     stream = io.StringIO()
     progress = make_progress(True, 100, stream)
-    assert isinstance(progress, Plain)
+    assert isinstance(progress, Lines)
     progress.step(TRAIN)
     progress.log(TRAIN)
     progress.log(VALIDATION)

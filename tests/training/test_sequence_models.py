@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fenchel.models import Batch, build_model, config_from_dict, model_config
-from fenchel.training import TrainConfig, Trainer, load_checkpoint
+from fenchel.runs import load_checkpoint
+from fenchel.training import TrainConfig, Trainer
 from tests.training.killed import outcome
 
 SIZES = {

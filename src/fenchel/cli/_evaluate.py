@@ -6,10 +6,19 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from fenchel._compat import require
-from fenchel.cli._device import check_device
+from fenchel.cli._options import (
+    Beam,
+    Budget,
+    Flag,
+    Language,
+    Length,
+    Lines,
+    Runs,
+    check_device,
+    check_run_name,
+)
 from fenchel.cli._output import answer_json, literal, make_console, note
 from fenchel.cli._predict import WAITING, search_options, waits_for_terminal, with_notes
-from fenchel.cli._types import Beam, Budget, Flag, Language, Length, Lines, Runs, check_run_name
 from fenchel.tasks import ensemble, open_runs
 from fenchel.tasks import evaluate as evaluate_task
 

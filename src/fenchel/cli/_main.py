@@ -44,15 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(tokens: list[str]) -> int:
     cyclopts = require("cyclopts", extra="train", purpose="the command line")
     from fenchel.cli._app import make_app
-    from fenchel.cli._tokens import hide_dashes, restore_dashes
-    from fenchel.cli._types import WrongOption
-    from fenchel.training import RankError, TrainingError
-    from fenchel.training.distributed import launched
+    from fenchel.cli._options import WrongOption, hide_dashes, restore_dashes
+    from fenchel.runs.errors import RankError, TrainingError
+    from fenchel.runs.owner import launched
 
     interrupt_as_usual()
     try:
-        command, bound, *_ = make_app().parse_args(
-            hide_dashes(tokens), exit_on_error=False, print_error=False
+        words = hide_dashes(tokens)
+        command, bound, *_ = make_app(words).parse_args(
+            words, exit_on_error=False, print_error=False
         )
     except (cyclopts.CycloptsError, WrongOption, FenchelError) as error:
         if launched() and os.environ["RANK"] != "0":

@@ -7,10 +7,8 @@ from itertools import chain
 from typing import Literal
 
 from fenchel._checks import FenchelError
-from fenchel.cli._device import check_device
 from fenchel.cli._format import json_line, tsv_lines
-from fenchel.cli._output import answer, answer_json, note
-from fenchel.cli._types import (
+from fenchel.cli._options import (
     Beam,
     Budget,
     Flag,
@@ -19,11 +17,12 @@ from fenchel.cli._types import (
     Lines,
     Nbest,
     Runs,
+    check_device,
     check_run_name,
 )
-from fenchel.tasks import Example, Run, SearchOptions, Task, ensemble, open_runs
+from fenchel.cli._output import answer, answer_json, note
+from fenchel.tasks import STDIN, Example, Run, SearchOptions, Task, ensemble, open_runs
 from fenchel.tasks import predict as predictions
-from fenchel.tasks._files import STDIN
 
 NOTES = 5
 WAITING = "waiting for lines from the terminal; Ctrl-D ends them."

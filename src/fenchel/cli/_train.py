@@ -5,12 +5,10 @@ from pathlib import Path
 
 from fenchel._before_torch import INTERRUPTED
 from fenchel._checks import FenchelError
+from fenchel.cli._options import Files, Flag, Language, Settings, check_run_name
 from fenchel.cli._output import note
-from fenchel.cli._types import Files, Flag, Kind, Language, Settings, check_run_name
-from fenchel.tasks import DataConfig, train_run
-from fenchel.tasks._files import STDIN
-from fenchel.tasks._train import prepare_run
-from fenchel.training.distributed import join
+from fenchel.tasks import STDIN, DataConfig, ModelKind, prepare_run, train_run
+from fenchel.training.distributed import join_ranks
 
 
 def inflection(
@@ -19,7 +17,7 @@ def inflection(
     train: Files = None,
     dev: Files = None,
     language: Language | None = None,
-    model: Kind | None = None,
+    model: ModelKind | None = None,
     settings: Settings = None,
     resume: Flag = False,
     quiet: Flag = False,
@@ -49,7 +47,7 @@ def translation(
     run: Path,
     train: Files = None,
     dev: Files = None,
-    model: Kind | None = None,
+    model: ModelKind | None = None,
     settings: Settings = None,
     resume: Flag = False,
     quiet: Flag = False,
@@ -78,7 +76,7 @@ def summarization(
     run: Path,
     train: Files = None,
     dev: Files = None,
-    model: Kind | None = None,
+    model: ModelKind | None = None,
     settings: Settings = None,
     resume: Flag = False,
     quiet: Flag = False,
@@ -102,12 +100,12 @@ def _train(
     task: str,
     directory: Path,
     data: DataConfig,
-    model: Kind | None,
+    model: ModelKind | None,
     settings: list[str],
     resume: bool,
     quiet: bool,
 ) -> int:
-    with join() as ranks:
+    with join_ranks() as ranks:
         with ranks.together():
             check_run_name("--run", directory)
             for flag, files in (("--train", data.train), ("--dev", data.dev)):

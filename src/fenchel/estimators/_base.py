@@ -7,7 +7,7 @@ from fenchel.estimators._dual import solve_dual
 from fenchel.estimators._lbfgs import solve_primal
 from fenchel.estimators._oracle import Oracle, choose_omega
 from fenchel.estimators._outcome import Progress, warn_if_early
-from fenchel.estimators._problem import Problem
+from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._sklearn import (
     BaseEstimator,
     check_is_fitted,
@@ -77,7 +77,7 @@ class LinearModel(BaseEstimator):
         if dual and self.fit_intercept and not sparse.issparse(X):
             center = np.average(X, axis=0, weights=weights)  # b takes it up: the same problem,
             X = X - center  # but rows that are far from the origin no longer look alike
-        problem = Problem(
+        problem = FitProblem(
             X, targets, weights, oracle, C / 2 if two else C, bool(self.fit_intercept)
         )
         progress = Progress(name, self.verbose)

@@ -14,7 +14,7 @@ from typing import Any
 from fenchel.estimators._block import choose_block
 from fenchel.estimators._gap import duality_gap, is_rounding
 from fenchel.estimators._outcome import Outcome, Progress
-from fenchel.estimators._problem import Problem
+from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._sklearn import np, sparse
 
 _TRUST = 0.25  # how large, relative to that of the step, the gap of the inner problem may be
@@ -23,7 +23,7 @@ _TRUST = 0.25  # how large, relative to that of the step, the gap of the inner p
 class _State:
     """β of every row, and the weights and intercept that follow from it."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FitProblem) -> None:
         self.problem = problem
         X = problem.X
         squares = X.multiply(X).sum(1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
@@ -67,7 +67,7 @@ class _State:
 
 
 def solve_dual(
-    problem: Problem, tol: float, max_iter: int, progress: Progress, rng: Any
+    problem: FitProblem, tol: float, max_iter: int, progress: Progress, rng: Any
 ) -> Outcome:
     """Ascend until the duality gap is at most ``tol``; an iteration is a pass over the rows."""
     state = _State(problem)

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fenchel.estimators._problem import Problem
+from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._sklearn import np
 
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)
 
 
 def duality_gap(
-    problem: Problem, W: Any, b: Any, missing: Any, beta: Any = None
+    problem: FitProblem, W: Any, b: Any, missing: Any, beta: Any = None
 ) -> tuple[float, float]:
     """F(W, b) − D(β)/S, and F(W, b); by default β is the prediction of the model.
 

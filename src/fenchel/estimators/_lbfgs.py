@@ -7,14 +7,14 @@ from typing import Any
 from fenchel.estimators._gap import duality_gap, is_rounding
 from fenchel.estimators._outcome import Outcome, Progress
 from fenchel.estimators._precondition import Precondition
-from fenchel.estimators._problem import Problem
+from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._sklearn import minimize, np
 
 _EPS = float(np.finfo(np.float64).eps)
 _STOPPED = 99  # SciPy's status if the callback said so
 
 
-def solve_primal(problem: Problem, tol: float, max_iter: int, progress: Progress) -> Outcome:
+def solve_primal(problem: FitProblem, tol: float, max_iter: int, progress: Progress) -> Outcome:
     """Minimize until the largest entry of the gradient is at most ``tol``."""
     change = Precondition(problem)
     gradient = np.zeros(0)  # of the last point, in W and b

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fenchel.estimators._problem import Problem
+from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._sklearn import LinAlgError, np, solve_triangular, sparse
 
 _MOST_FEATURES = 1024
@@ -22,7 +22,7 @@ _COSTS_AT_MOST = 8  # products of X and W
 class Precondition:
     """The change of parameters; none where it would cost more than a few iterations."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FitProblem) -> None:
         self.classes = problem.classes
         self.factor = None
         few = problem.features <= min(_MOST_FEATURES, _COSTS_AT_MOST * problem.classes)
@@ -44,7 +44,7 @@ class Precondition:
         return solve_triangular(self.factor, gradient, lower=True, check_finite=False).ravel()
 
 
-def _factor(problem: Problem) -> Any:
+def _factor(problem: FitProblem) -> Any:
     """The Cholesky factor of H, or None if there is none."""
     d, size = problem.features, problem.features + problem.fit_intercept
     H = np.zeros((size, size))

@@ -19,7 +19,7 @@ _BLOCK = 1 << 16  # scores in a block: half a megabyte stays in the cache
 _LEAST = 64  # rows in a block
 
 
-class Problem:
+class FitProblem:
     """Data, targets, weights and Ω of one fit.
 
     Args:

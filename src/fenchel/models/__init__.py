@@ -7,8 +7,7 @@ from fenchel.models._global_attention import GlobalAttention
 from fenchel.models._lstm import LSTMSeq2Seq
 from fenchel.models._normalizers import NORMALIZERS, normalizer
 from fenchel.models._output import OutputLayer
-from fenchel.models._seq2seq import Seq2Seq, State, Step
-from fenchel.models._sharded_output import ShardedOutput
+from fenchel.models._seq2seq import DecoderState, DecoderStep, Seq2Seq
 from fenchel.models._transformer import TransformerSeq2Seq
 
 __all__ = [
@@ -18,14 +17,13 @@ __all__ = [
     "PAD",
     "UNK",
     "Batch",
+    "DecoderState",
+    "DecoderStep",
     "GlobalAttention",
     "LSTMConfig",
     "LSTMSeq2Seq",
     "OutputLayer",
     "Seq2Seq",
-    "ShardedOutput",
-    "State",
-    "Step",
     "TransformerConfig",
     "TransformerSeq2Seq",
     "build_model",

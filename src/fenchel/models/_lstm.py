@@ -13,7 +13,14 @@ from fenchel.models._batch import PAD, Batch
 from fenchel.models._config import LSTMConfig, check_buildable
 from fenchel.models._global_attention import GlobalAttention, Keys
 from fenchel.models._output import OutputLayer
-from fenchel.models._seq2seq import Memory, Seq2Seq, State, Step, source_mask, wrong_state
+from fenchel.models._seq2seq import (
+    DecoderState,
+    DecoderStep,
+    Memory,
+    Seq2Seq,
+    source_mask,
+    wrong_state,
+)
 
 Layers = list[tuple[Tensor, Tensor | None]]  # weight and bias of each layer's gates
 Recurrent = tuple[tuple[Tensor, Tensor], ...]  # (h, c), each (n, d), of each layer
@@ -148,14 +155,14 @@ class LSTMSeq2Seq(Seq2Seq):
             weights.append(of_step)
         return torch.stack(outputs, 1), torch.cat(weights, 1)
 
-    def _start(self, source: Tensor, source_lengths: Tensor) -> State:
+    def _start(self, source: Tensor, source_lengths: Tensor) -> DecoderState:
         keys, recurrent = self._encode(source, source_lengths)
         rows = torch.arange(source.shape[0], device=source.device)
         memory = Memory((keys.scores, keys.values), keys.mask, rows)
         feed = torch.zeros_like(recurrent[-1][0])
         return LSTMState(self._layer_weights(), memory, recurrent, feed)
 
-    def _step(self, state: State, tokens: Tensor) -> Step:
+    def _step(self, state: DecoderState, tokens: Tensor) -> DecoderStep:
         if not isinstance(state, LSTMState):
             raise wrong_state("LSTMSeq2Seq.step", state)
         embedded = self._embed(self.target_embedding, tokens)
@@ -166,7 +173,7 @@ class LSTMSeq2Seq(Seq2Seq):
         out, weights = self.attention(recurrent[-1][0][:, None], keys)
         feed = self.dropout(out[:, 0])
         following = LSTMState(state.layers, state.memory, recurrent, feed)
-        return Step(self.output.probabilities(feed), following, weights[:, 0])
+        return DecoderStep(self.output.probabilities(feed), following, weights[:, 0])
 
     def _input_gates(self, embedded: Tensor) -> Tensor:
         """The tokens' share of the first layer's gates, for all steps in one product."""

@@ -66,8 +66,8 @@ class OutputLayer(Module):
 
     def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
         """The mean loss of hidden states (N, d) against tokens (N,), ``PAD`` not counting."""
-        rows, tokens = self._rows(hidden, target)
-        weight, bias = self._layer()
+        rows, tokens = self.rows_that_count(hidden, target)
+        weight, bias = self.weight_and_bias()
         if self.alpha == 1 and self.label_smoothing == 0:
             return F.cross_entropy(_wide(F.linear(rows, weight, bias)), tokens)
         return linear_entmax_loss(
@@ -76,7 +76,7 @@ class OutputLayer(Module):
 
     def probabilities(self, hidden: Tensor) -> Tensor:
         """(…, V) with exact zeros, in float32 or wider."""
-        scores = _wide(F.linear(hidden, *self._layer()))
+        scores = _wide(F.linear(hidden, *self.weight_and_bias()))
         return softmax(scores) if self.alpha == 1 else entmax(scores, alpha=self.alpha)
 
     def support_size(self) -> float:
@@ -89,19 +89,19 @@ class OutputLayer(Module):
             return math.nan
         if self.alpha == 1:
             return float((~self.closed).sum())
-        weight, bias = (x.detach() for x in self._layer())
+        weight, bias = (x.detach() for x in self.weight_and_bias())
         sample = self._sample.to(weight)
         sizes = linear_sparse_entmax(sample, weight, self.alpha, bias=bias).sizes
         return float(sizes.double().mean())
 
-    def _rows(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def rows_that_count(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Those that count: padding would be multiplied with the whole vocabulary for nothing."""
         kept = target != PAD
         rows = hidden[kept]
         self._sample = rows.detach()[:: max(1, rows.shape[0] // SAMPLE)].clone()
         return rows, target[kept]
 
-    def _layer(self) -> tuple[Tensor, Tensor]:
+    def weight_and_bias(self) -> tuple[Tensor, Tensor]:
         """The weight (V, d), and the bias (V,) with -inf for what is no output."""
         return self.weight, self.bias.masked_fill(self.closed, -math.inf)
 

@@ -13,19 +13,19 @@ from fenchel.models._config import LSTMConfig, TransformerConfig
 from fenchel.models._output import OutputLayer
 
 
-class State(Protocol):
+class DecoderState(Protocol):
     """What a decoder knows after a prefix: rows that a search reorders, repeats or drops."""
 
     @property
     def rows(self) -> int:
         """Number of rows, one for each prefix."""
 
-    def select(self, index: Tensor) -> State:
+    def select(self, index: Tensor) -> DecoderState:
         """The state of the rows ``index`` (m,), int64."""
 
 
 @dataclass(frozen=True)
-class Step:
+class DecoderStep:
     """What a decoder says after one more token.
 
     Attributes:
@@ -37,7 +37,7 @@ class Step:
     """
 
     probabilities: Tensor
-    state: State
+    state: DecoderState
     attention: Tensor | None
 
 
@@ -76,13 +76,13 @@ class Seq2Seq(Module):
         """(B, T, d) what the output layer reads when the decoder is fed the target."""
         raise NotImplementedError
 
-    def start(self, source: Tensor, source_lengths: Tensor) -> State:
+    def start(self, source: Tensor, source_lengths: Tensor) -> DecoderState:
         """Encode sources (B, S): a state with one row for each, before any token."""
         check_source(type(self).__name__, source, source_lengths, self.config.source_vocabulary)
         with torch.no_grad():
             return self._start(source, source_lengths)
 
-    def step(self, state: State, tokens: Tensor) -> Step:
+    def step(self, state: DecoderState, tokens: Tensor) -> DecoderStep:
         """Feed tokens (n,), ``BOS`` first, and get the probabilities of the next ones."""
         name = type(self).__name__
         check_tokens(name, tokens, state.rows, self.config.target_vocabulary)
@@ -105,10 +105,10 @@ class Seq2Seq(Module):
         """The mean number of tokens with probability in the last batch, for a progress display."""
         return self.output.support_size()
 
-    def _start(self, source: Tensor, source_lengths: Tensor) -> State:
+    def _start(self, source: Tensor, source_lengths: Tensor) -> DecoderState:
         raise NotImplementedError
 
-    def _step(self, state: State, tokens: Tensor) -> Step:
+    def _step(self, state: DecoderState, tokens: Tensor) -> DecoderStep:
         raise NotImplementedError
 
     def _check(self, batch: Batch) -> None:

@@ -11,7 +11,14 @@ from fenchel.models._batch import PAD, Batch
 from fenchel.models._config import TransformerConfig, check_buildable
 from fenchel.models._head_attention import HeadAttention
 from fenchel.models._output import OutputLayer
-from fenchel.models._seq2seq import Memory, Seq2Seq, State, Step, source_mask, wrong_state
+from fenchel.models._seq2seq import (
+    DecoderState,
+    DecoderStep,
+    Memory,
+    Seq2Seq,
+    source_mask,
+    wrong_state,
+)
 from fenchel.models._transformer_layers import (
     DecoderLayer,
     EncoderLayer,
@@ -126,7 +133,7 @@ class TransformerSeq2Seq(Seq2Seq):
             x, _ = layer(x, None, encoded, mask, maps)
         return self.decoder_norm(x)
 
-    def _start(self, source: Tensor, source_lengths: Tensor) -> State:
+    def _start(self, source: Tensor, source_lengths: Tensor) -> DecoderState:
         encoded, mask = self._encode(source, source_lengths)
         keys = [layer.source_keys(encoded) for layer in self._decoder_layers()]
         rows = torch.arange(source.shape[0], device=source.device)
@@ -134,7 +141,7 @@ class TransformerSeq2Seq(Seq2Seq):
         none = tuple((k[:, :, :0], v[:, :, :0]) for k, v in keys)
         return TransformerState(memory, none)
 
-    def _step(self, state: State, tokens: Tensor) -> Step:
+    def _step(self, state: DecoderState, tokens: Tensor) -> DecoderStep:
         if not isinstance(state, TransformerState):
             raise wrong_state("TransformerSeq2Seq.step", state)
         maps: Maps = {}
@@ -147,7 +154,7 @@ class TransformerSeq2Seq(Seq2Seq):
             past.append(cast(KeysValues, so_far))
         p = self.output.probabilities(self.decoder_norm(x)[:, 0])
         attention = torch.stack(maps["cross"]).mean((0, 2))[:, 0]
-        return Step(p, TransformerState(state.memory, tuple(past)), attention)
+        return DecoderStep(p, TransformerState(state.memory, tuple(past)), attention)
 
     def _encoder_layers(self) -> list[EncoderLayer]:
         return cast(list[EncoderLayer], list(self.encoder))

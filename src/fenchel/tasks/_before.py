@@ -1,11 +1,13 @@
-"""What can be known to be wrong before a run directory is written, or a long file is read."""
+"""What can be known to be wrong before a run directory is written, or a long file is read.
+
+What trains is imported where it is called: whoever only predicts imports this file too.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -13,11 +15,10 @@ from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel._short import short
 from fenchel.models import build_model
+from fenchel.runs.machine import check_fits
 from fenchel.tasks._files import STDIN
 from fenchel.tasks._run_config import DataConfig, RunConfig
 from fenchel.tasks._task import Task
-from fenchel.training._memory import check_fits
-from fenchel.training.distributed import Ranks, check_parallel, find_device
 
 _NOT_SET = {
     "data.train": "name the files by `--train`",
@@ -62,6 +63,8 @@ def check_files(data: DataConfig) -> None:
 
 def check_training(task: type[Task], config: RunConfig) -> None:
     """Check what shows only when training is under way: metric, device, other packages."""
+    from fenchel.training.distributed import Ranks, find_device
+
     train = config.train
     if train.metric not in task.metrics:
         raise FenchelError(
@@ -78,8 +81,10 @@ def check_training(task: type[Task], config: RunConfig) -> None:
         require("tensorboard", extra="tensorboard", purpose="`tensorboard: true`")
 
 
-def check_model(config: RunConfig) -> None:
+def check_trainable(config: RunConfig) -> None:
     """Check that the model can be built, trained by these processes, and has room."""
+    from fenchel.training.distributed import Ranks, check_parallel
+
     ranks = Ranks()
     with torch.device("meta"):  # a model without weights tells as much
         model = build_model(config.model)
@@ -87,13 +92,3 @@ def check_model(config: RunConfig) -> None:
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     here = ranks.size == 1 and config.train.device == "cpu"
     check_fits("model", weights * (4 if here else 1))  # gradients, and Adam's two averages
-
-
-def check_writable(directory: Path) -> None:
-    """Refuse a place where nothing can be made, before anything long begins."""
-    place = Path(os.path.abspath(directory))
-    while not os.path.lexists(place):
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        reason = "Permission denied" if place.is_dir() else "File exists"
-        raise FenchelError(f"{directory}: expected a directory that can be written ({reason}).")

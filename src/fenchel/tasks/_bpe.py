@@ -6,9 +6,8 @@ from typing import Any
 
 from fenchel._checks import FenchelError
 from fenchel._compat import require
+from fenchel.runs.files import LARGE, Unreadable, parse_json, read_plain, write_file
 from fenchel.tasks._vocabulary import SPECIALS
-from fenchel.training._files import write_file
-from fenchel.training._reading import LARGE, Unreadable, parse_json, read_plain
 
 LEAST = len(SPECIALS) + 256  # tokens: every byte has one
 

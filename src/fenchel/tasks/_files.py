@@ -105,11 +105,6 @@ def check_not_empty(lines: Iterable[Line], path: str | Path, expected: str) -> I
         raise FenchelError(f"{name}: expected lines of {expected}, but the file is empty.")
 
 
-def is_text(name: str) -> bool:
-    """Whether a name can be written as UTF-8; one from the file system or the shell need not be."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
 class _Readable(Protocol):
     def readline(self, size: int, /) -> bytes: ...
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from fenchel.runs import override
 from fenchel.tasks._run_config import RunConfig
-from fenchel.training import bucketed_batches, override, pair_length
 
 UPDATES = 3000  # at least, unless max_epochs is set
 BETWEEN = 50  # at least between two validations, unless max_epochs is set
@@ -54,6 +54,8 @@ def fit(default: RunConfig, settings: Sequence[str], pairs: Sequence[Any]) -> Ru
 
 
 def _updates_per_epoch(config: RunConfig, pairs: Sequence[Any]) -> int:
+    from fenchel.training import bucketed_batches, pair_length  # not needed to predict
+
     train = config.train
     return len(
         bucketed_batches(

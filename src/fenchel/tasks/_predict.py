@@ -1,27 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import ClassVar
 
 import torch
 
 from fenchel._checks import FenchelError
 from fenchel.decoding import Ensemble, SearchResult, beam_search, exact_search
 from fenchel.models import Batch, Seq2Seq
+from fenchel.runs.errors import TrainingError
 from fenchel.tasks._task import Example, Task
-from fenchel.training import TrainingError
 
-# What is more than anybody can mean, and would not fit into memory or the native code's integers.
-LIMITS = {
-    "beam": 1_000_000,
-    "nbest": 1_000_000,
-    "budget": 1_000_000_000,
-    "max_length": 1_000_000,
-    "batch": 1_000_000,
-}
 _TOKENS = 1 << 17  # of a batch, with padding; what is computed for each takes kilobytes
 
 
@@ -49,8 +42,17 @@ class SearchOptions:
     batch: int = 64
     most: int | None = 32
 
+    # What is more than anybody can mean, and would not fit into memory or the native code's ints.
+    limits: ClassVar[Mapping[str, int]] = {
+        "beam": 1_000_000,
+        "nbest": 1_000_000,
+        "budget": 1_000_000_000,
+        "max_length": 1_000_000,
+        "batch": 1_000_000,
+    }
+
     def __post_init__(self) -> None:
-        for name, limit in LIMITS.items():
+        for name, limit in self.limits.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
                 raise FenchelError(
@@ -130,7 +132,7 @@ def _until_error(examples: Iterator[Example], problem: list[FenchelError]) -> It
         problem.append(error)
 
 
-def answer(
+def best_answers(
     model: Seq2Seq, task: Task, examples: Sequence[Example], *, beam: int, max_length: int
 ) -> list[str]:
     """The best answer to each example, and nothing else: for validation."""

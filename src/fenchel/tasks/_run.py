@@ -12,29 +12,27 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from fenchel._checks import FenchelError
+from fenchel.decoding import Ensemble
 from fenchel.models import Seq2Seq, build_model
+from fenchel.runs import load_checkpoint, load_config, save_config
+from fenchel.runs.about import check_digests, check_meaning, read_about, write_about
+from fenchel.runs.directory import write_new
+from fenchel.runs.machine import usable_device
 from fenchel.tasks._run_config import RunConfig
-from fenchel.tasks._run_files import ABOUT, check_digests, check_meaning, read_about, write_about
 from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection
 from fenchel.tasks.translation import Summarization, Translation
-from fenchel.training import load_checkpoint, load_config, save_config
-from fenchel.training._files import sync_directory
-from fenchel.training.distributed import claim, disown, usable_device
 
 TASKS: dict[str, type[Task]] = {
     task.name: task for task in (Inflection, Translation, Summarization)
 }
-_OF_THE_SYSTEM = "lost+found"  # is in every new file system
 
 
 @dataclass(frozen=True)
@@ -69,22 +67,6 @@ class Run:
             return build_model(self.config.model)
 
 
-def check_new(directory: Path) -> None:
-    """Refuse a directory that has something in it."""
-    if (directory / ABOUT).exists():
-        disown(directory)
-        raise FenchelError(
-            f"{directory}: expected a new directory, but it holds a run; go on with it by "
-            "`--resume`, or choose another."
-        )
-    try:
-        used = os.path.lexists(directory) and (not directory.is_dir() or not _is_empty(directory))
-    except OSError as error:
-        raise _not_writable(directory, error) from None
-    if used:
-        raise FenchelError(f"{directory}: expected a new or an empty directory; choose another.")
-
-
 def sized(config: RunConfig, task: Task) -> RunConfig:
     """The config, with the sizes of the task's vocabularies."""
     source, target = task.sizes
@@ -93,50 +75,15 @@ def sized(config: RunConfig, task: Task) -> RunConfig:
 
 
 def create_run(directory: Path, task: Task, config: RunConfig) -> Run:
-    """Write a new run directory, whole or not at all.
-
-    A new one is renamed into its place. One that is there and empty may be a mount point, a link or
-    the current directory, which cannot be replaced: files are moved into it, ``run.json`` last.
-    """
-    check_new(directory)
+    """Write a new run directory, whole or not at all."""
     config = sized(config, task)
-    there = directory.is_dir()
-    whole = Path(os.path.abspath(directory))
-    try:
-        if not there:
-            whole.parent.mkdir(parents=True, exist_ok=True)
-        parent = directory if there else whole.parent
-        partial = Path(tempfile.mkdtemp(prefix=f".{whole.name}.", suffix=".partial", dir=parent))
-    except OSError as error:
-        raise _not_writable(directory, error) from None
-    try:
+
+    def write(partial: Path) -> str:
         task.save(partial)
         save_config(config, partial / "config.yaml")
-        about = write_about(partial, task.name, config)
-        claim(partial)
-        _put_in_place(partial, directory, whole, there)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return Run(directory, task, config, about.meaning)
+        return write_about(partial, task.name, config).meaning
 
-
-def _put_in_place(partial: Path, directory: Path, whole: Path, there: bool) -> None:
-    if there:
-        names = sorted(os.listdir(partial), key=lambda name: name == ABOUT)
-        for name in names:
-            os.replace(partial / name, directory / name)
-        sync_directory(directory)
-        return
-    # A directory made for one person only would be a surprise to the others.
-    mask = os.umask(0)
-    os.umask(mask)
-    partial.chmod(0o777 & ~mask)
-    try:
-        os.replace(partial, whole)
-    except OSError:
-        check_new(directory)  # of another process, that was quicker
-        raise
-    sync_directory(whole.parent)
+    return Run(directory, task, config, write_new(directory, write))
 
 
 def open_run(directory: str | Path, task: str | None = None) -> Run:
@@ -165,11 +112,31 @@ def open_run(directory: str | Path, task: str | None = None) -> Run:
     return Run(directory, learned, config, about.meaning)
 
 
-def _is_empty(directory: Path) -> bool:
-    return all(path.name == _OF_THE_SYSTEM for path in directory.iterdir())
+def open_runs(directories: Sequence[Path]) -> list[Run]:
+    """Read run directories whose models can be averaged: of one task, with one vocabulary."""
+    if not directories:
+        raise FenchelError("--run: expected at least one run directory, but got none.")
+    first, *others = (open_run(Path(directory)) for directory in directories)
+    for other in others:
+        if other.task.name != first.task.name:
+            raise FenchelError(
+                f"{other.directory}: expected a run of {first.task.name}, as {first.directory} is, "
+                f"but it is one of {other.task.name}."
+            )
+        if _vocabulary(other) != _vocabulary(first):
+            raise FenchelError(
+                f"{other.directory}: expected the vocabulary of {first.directory}, but it has "
+                f"another; only models of the same training files can be averaged."
+            )
+    return [first, *others]
 
 
-def _not_writable(directory: Path, error: OSError) -> FenchelError:
-    return FenchelError(
-        f"{directory}: expected a directory that can be written ({error.strerror})."
-    )
+def ensemble(runs: Sequence[Run], device: str = "cpu") -> Seq2Seq | Ensemble:
+    """The model of a run, or the average of the models of several, ready to predict."""
+    models = [run.model(device) for run in runs]
+    return models[0] if len(models) == 1 else Ensemble(models)
+
+
+def _vocabulary(run: Run) -> list[bytes | None]:
+    paths = (run.directory / name for name in ("source.json", "target.json"))
+    return [path.read_bytes() if path.is_file() else None for path in paths]

@@ -6,11 +6,11 @@ from typing import Any, Literal
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import LSTMConfig, TransformerConfig
-from fenchel.tasks._options import check_at_least, option
+from fenchel.runs.train_config import TrainConfig
+from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import InflectionConfig
 from fenchel.tasks.translation import TextConfig
-from fenchel.training import TrainConfig
 
 MOST_PENALTY = 100.0  # the length to this power is still a number
 ModelKind = Literal["lstm", "transformer"]
@@ -20,9 +20,9 @@ ModelKind = Literal["lstm", "transformer"]
 class DataConfig:
     """The files of a run."""
 
-    train: tuple[str, ...] = option((), "files to train on")
-    dev: tuple[str, ...] = option((), "files to validate on")
-    language: str | None = option(
+    train: tuple[str, ...] = setting((), "files to train on")
+    dev: tuple[str, ...] = setting((), "files to validate on")
+    language: str | None = setting(
         None, "inflection: the language of all files; null = what each file's name says"
     )
 
@@ -36,14 +36,14 @@ class DataConfig:
 class SearchConfig:
     """How answers are searched for, unless the command says otherwise."""
 
-    beam: int = option(5, "how many prefixes of an answer live at a time")
-    max_length: int = option(100, "the longest answer, in tokens")
-    length_penalty: float = option(0.0, "favours long answers; 0 = ranked by probability")
-    validation_beam: int = option(1, "the beam of validation during training; 1 = greedy")
+    beam: int = setting(5, "how many prefixes of an answer live at a time")
+    max_length: int = setting(100, "the longest answer, in tokens")
+    length_penalty: float = setting(0.0, "favours long answers; 0 = ranked by probability")
+    validation_beam: int = setting(1, "the beam of validation during training; 1 = greedy")
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_length", "validation_beam"):
-            check_at_least("SearchConfig", name, getattr(self, name), 1, 1_000_000)
+            check_whole("SearchConfig", name, getattr(self, name), 1, 1_000_000)
         if not 0 <= self.length_penalty <= MOST_PENALTY:
             raise FenchelError(
                 f"SearchConfig: expected `length_penalty` between 0 and {MOST_PENALTY:g}, but got "

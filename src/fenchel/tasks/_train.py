@@ -1,3 +1,9 @@
+"""Runs that are started, resumed and trained.
+
+What trains is imported where it is called: to predict with a run, this file is imported too, and
+nothing else of training is needed.
+"""
+
 from __future__ import annotations
 
 import os
@@ -5,30 +11,29 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import UNK, Batch, Seq2Seq
-from fenchel.tasks._before import (
-    check_files,
-    check_model,
-    check_settings,
-    check_training,
-    check_writable,
-)
+from fenchel.runs import CheckpointStore, override
+from fenchel.runs.about import MEANING, check_meaning
+from fenchel.runs.checkpoint import same_weights
+from fenchel.runs.directory import check_new, check_writable
+from fenchel.runs.owner import RunLock
+from fenchel.tasks._before import check_files, check_settings, check_trainable, check_training
 from fenchel.tasks._files import unquoted
 from fenchel.tasks._fit import fit
-from fenchel.tasks._predict import answer
-from fenchel.tasks._run import TASKS, Run, check_new, create_run, open_run, sized
+from fenchel.tasks._predict import best_answers
+from fenchel.tasks._run import TASKS, Run, create_run, open_run, sized
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
-from fenchel.tasks._run_files import MEANING, check_meaning
 from fenchel.tasks.translation import TextConfig
-from fenchel.training import CheckpointStore, Trainer, TrainResult, override
-from fenchel.training._checkpoint import same_weights
-from fenchel.training._lock import RunLock
-from fenchel.training.distributed import Ranks, is_own_restart, join
+
+if TYPE_CHECKING:
+    from fenchel.training import TrainResult
+    from fenchel.training.distributed import Ranks
 
 Note = Callable[[str], None]
 Pair = tuple[list[int], list[int]]
@@ -64,7 +69,7 @@ def start_run(
     default = replace(default_config(kind, model), data=data)
     config = override(default, settings)
     check_training(kind, config)
-    check_model(_of_any_size(config))
+    check_trainable(_of_any_size(config))
     examples = list(kind.read_gold(data.train, data.language))
     for _ in kind.read_gold(data.dev, data.language):
         pass
@@ -76,7 +81,7 @@ def start_run(
             f"more than {_limit(config)} tokens."
         )
     config = sized(fit(default, settings, pairs), learned)
-    check_model(config)
+    check_trainable(config)
     return create_run(directory, learned, config)
 
 
@@ -92,7 +97,7 @@ def resume_run(directory: str | Path, task: str, data: DataConfig, settings: Seq
     config = override(run.config, settings)
     _check_unchanged(run.directory, run.config, config)
     check_training(TASKS[run.task.name], config)
-    check_model(config)
+    check_trainable(config)
     kept = {name: value for name, value in vars(_absolute(data)).items() if value}
     return replace(run, config=replace(config, data=replace(config.data, **kept)))
 
@@ -112,6 +117,8 @@ def prepare_run(
     Returns:
         The run, and whether to resume it: also if ``torchrun`` has restarted the job that began it.
     """
+    from fenchel.training.distributed import is_own_restart
+
     resume = is_own_restart(directory, ranks) or resume
     with ranks.together():
         if ranks.leads and not resume:
@@ -137,7 +144,9 @@ def train_run(
         note: is told in one sentence what is left out of the data; by rank 0, of several.
         show_progress: on standard error.
     """
-    with join() as joined:
+    from fenchel.training.distributed import join_ranks
+
+    with join_ranks() as joined:
         ranks = joined.within(run.config.train.timeout_minutes)
         return _train_run(run, ranks, resume, note if ranks.leads else _ignore, show_progress)
 
@@ -145,6 +154,8 @@ def train_run(
 def _train_run(
     run: Run, ranks: Ranks, resume: bool, note: Note, show_progress: bool
 ) -> TrainResult:
+    from fenchel.training import Trainer
+
     task, config = run.task, run.config
     data = config.data
     with ranks.together(), unquoted():
@@ -158,7 +169,7 @@ def _train_run(
         # Sharded weights are gathered at each step, for which all ranks must take the same steps.
         lockstep = config.train.parallel == "fsdp"
         share = dev if lockstep else ranks.share(dev)
-        answers = answer(
+        answers = best_answers(
             model, task, share, beam=search.validation_beam, max_length=search.max_length
         )
         answers = answers if lockstep else ranks.unshare(answers)

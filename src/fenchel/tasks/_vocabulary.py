@@ -8,8 +8,7 @@ from pathlib import Path
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import BOS, EOS, PAD, UNK
-from fenchel.training._files import write_file
-from fenchel.training._reading import LARGE, Unreadable, parse_json, read_plain
+from fenchel.runs.files import LARGE, Unreadable, parse_json, read_plain, write_file
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 if [PAD, BOS, EOS, UNK] != [0, 1, 2, 3]:  # the order of SPECIALS

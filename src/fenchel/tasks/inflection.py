@@ -16,9 +16,10 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from fenchel._checks import FenchelError
-from fenchel.tasks._edit_distance import edit_distance
-from fenchel.tasks._files import STDIN, Line, LineError, check_not_empty, is_text, read_lines
-from fenchel.tasks._options import check_at_least, option
+from fenchel.runs.files import is_text
+from fenchel.runs.typed import check_whole, setting
+from fenchel.tasks._files import STDIN, Line, LineError, check_not_empty, read_lines
+from fenchel.tasks._metrics import edit_distance
 from fenchel.tasks._task import Example, Task
 from fenchel.tasks._vocabulary import Vocabulary
 
@@ -32,11 +33,11 @@ _SPLIT = re.compile(r"-(train|dev|test|uncovered)\b.*$")
 class InflectionConfig:
     """How characters and tags become tokens."""
 
-    kind: Literal["inflection"] = option("inflection", "characters and tags")
-    min_count: int = option(1, "how often a character or tag must occur to get a token of its own")
+    kind: Literal["inflection"] = setting("inflection", "characters and tags")
+    min_count: int = setting(1, "how often a character or tag must occur to get a token of its own")
 
     def __post_init__(self) -> None:
-        check_at_least("InflectionConfig", "min_count", self.min_count, 1)
+        check_whole("InflectionConfig", "min_count", self.min_count, 1)
 
 
 class Inflection(Task):

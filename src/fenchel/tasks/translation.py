@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 
 from fenchel._checks import FenchelError
 from fenchel.models import EOS
+from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._bpe import BPE, LEAST
 from fenchel.tasks._files import Line, check_not_empty, read_lines
-from fenchel.tasks._options import check_at_least, option
+from fenchel.tasks._metrics import bleu_and_chrf, rouge
 from fenchel.tasks._task import Example, Task
-from fenchel.tasks._text_metrics import bleu_and_chrf, rouge
 
 _GOLD = "`source TAB target`"
 
@@ -27,17 +27,17 @@ _GOLD = "`source TAB target`"
 class TextConfig:
     """How text becomes tokens."""
 
-    kind: Literal["text"] = option("text", "byte pair encoding")
-    vocabulary: int = option(8000, "how many tokens the byte pair encoding has at most")
-    joint: bool = option(True, "one encoding for both sides; false = one for each")
-    max_tokens: int | None = option(
+    kind: Literal["text"] = setting("text", "byte pair encoding")
+    vocabulary: int = setting(8000, "how many tokens the byte pair encoding has at most")
+    joint: bool = setting(True, "one encoding for both sides; false = one for each")
+    max_tokens: int | None = setting(
         120, "training pairs with a side of more tokens are left out; null = none"
     )
 
     def __post_init__(self) -> None:
-        check_at_least("TextConfig", "vocabulary", self.vocabulary, LEAST, 1_000_000)
+        check_whole("TextConfig", "vocabulary", self.vocabulary, LEAST, 1_000_000)
         if self.max_tokens is not None:
-            check_at_least("TextConfig", "max_tokens", self.max_tokens, 1)
+            check_whole("TextConfig", "max_tokens", self.max_tokens, 1)
 
 
 class Translation(Task):

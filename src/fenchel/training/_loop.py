@@ -12,29 +12,27 @@ import torch
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
+from fenchel.runs import Checkpoint, CheckpointStore, dump_config
+from fenchel.runs.checkpoint import same_weights
+from fenchel.runs.digest import digest_examples
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.files import DISK_FULL, replace_file
+from fenchel.runs.owner import RunLock, claim, disown
+from fenchel.runs.train_config import TrainConfig
 from fenchel.training._batches import check_lengths
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore, same_weights
-from fenchel.training._config import TrainConfig
-from fenchel.training._digest import digest_examples
-from fenchel.training._errors import TrainingError
-from fenchel.training._files import DISK_FULL, replace_file
 from fenchel.training._interrupt import stop_on_signal
-from fenchel.training._lock import RunLock
 from fenchel.training._progress import make_progress
 from fenchel.training._records import NoRecords, Records
-from fenchel.training._resume import check_same_run
 from fenchel.training._session import Session
-from fenchel.training._task import Task, TrainResult, model_loss, pair_length
-from fenchel.training._yaml import dump_config
+from fenchel.training._state import TrainResult, check_same_run
+from fenchel.training._workload import Workload, model_loss, pair_length
 from fenchel.training.distributed import (
     Ranks,
     check_parallel,
-    claim,
-    disown,
     explain_loss_of,
     find_device,
     is_own_restart,
-    join,
+    join_ranks,
     same_parameters,
     sound_states,
 )
@@ -89,7 +87,7 @@ class Trainer:
         check_lengths(lengths)
         self.model, self.config, self.run_dir = model, config, Path(run_dir)
         digest = digest_examples(examples, lengths)
-        self._task = Task(examples, lengths, collate, validate, loss, extra or {}, digest)
+        self._workload = Workload(examples, lengths, collate, validate, loss, extra or {}, digest)
         self._run_config = config if run_config is None else run_config
         self._show_progress = show_progress
         self._store = CheckpointStore(self.run_dir, config.keep_checkpoints)
@@ -107,7 +105,7 @@ class Trainer:
                 last good checkpoint is kept.
             RankError: another rank raises one of these, or a FenchelError.
         """
-        with join() as joined:
+        with join_ranks() as joined:
             ranks = joined.within(self.config.timeout_minutes)
             threads = torch.get_num_threads()
             torch.set_num_threads(self.config.threads or threads)
@@ -131,12 +129,13 @@ class Trainer:
             if ranks.leads and self.run_dir.is_dir() and (resume or self._store.find() is None):
                 lock.acquire()  # first: what is read must not change any more
             device = find_device(self.config.device, ranks)
-            check_parallel(self.model, self.config, ranks, self._task.loss)
+            own = self._workload.loss is model_loss
+            check_parallel(self.model, self.config, ranks, own_loss=own)
             checkpoint = self._find(resume)
             document = dump_config(self._run_config)
         self._check_same_view(ranks, checkpoint)
         session = Session(
-            self.model, self._task, self.config, self._store, checkpoint, ranks, device
+            self.model, self._workload, self.config, self._store, checkpoint, ranks, device
         )
         with ranks.together():
             if ranks.leads:
@@ -151,7 +150,7 @@ class Trainer:
     def _check_same_view(self, ranks: Ranks, checkpoint: Checkpoint | None) -> None:
         """Ranks on several machines may see other directories, or other data."""
         name = None if checkpoint is None else checkpoint.path.name
-        views = ranks.gather((name, self._task.digest))
+        views = ranks.gather((name, self._workload.digest))
         kinds = ("checkpoint", "training data")
         for what, seen in zip(kinds, zip(*views, strict=True), strict=True):
             if len(set(seen)) > 1:
@@ -184,7 +183,7 @@ class Trainer:
             for field in dataclasses.fields(self.config)
             if field.metadata["frozen"]
         }
-        check_same_run(checkpoint, fixed, self._task.digest)
+        check_same_run(checkpoint, fixed, self._workload.digest)
         return checkpoint
 
     def _run(self, session: Session) -> TrainResult:

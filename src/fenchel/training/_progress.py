@@ -9,7 +9,7 @@ from typing import Any, Protocol, TextIO
 from fenchel._compat import require
 
 
-class Progress(Protocol):
+class Display(Protocol):
     """Shows where a run is."""
 
     def step(self, record: Mapping[str, Any]) -> None:
@@ -25,7 +25,7 @@ class Progress(Protocol):
         """Give the terminal back."""
 
 
-def make_progress(show: bool, total_steps: int | None, stream: TextIO | None = None) -> Progress:
+def make_progress(show: bool, total_steps: int | None, stream: TextIO | None = None) -> Display:
     """A live line if ``stream`` (standard error) is a terminal, plain lines if it is not.
 
     Args:
@@ -36,7 +36,7 @@ def make_progress(show: bool, total_steps: int | None, stream: TextIO | None = N
     if not show:
         return Silent()
     stream = sys.stderr if stream is None else stream
-    return Live(total_steps, stream) if stream.isatty() else Plain(stream)
+    return Live(total_steps, stream) if stream.isatty() else Lines(stream)
 
 
 def describe(record: Mapping[str, Any]) -> str:
@@ -78,7 +78,7 @@ class Silent:
         """Nothing."""
 
 
-class Plain(Silent):
+class Lines(Silent):
     """A line for each record."""
 
     def __init__(self, stream: TextIO) -> None:

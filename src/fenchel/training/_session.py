@@ -12,18 +12,17 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
+from fenchel.runs import Checkpoint, CheckpointStore
+from fenchel.runs.checkpoint import Tensors, tensors_of
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.train_config import TrainConfig
 from fenchel.training._batches import bucketed_batches
-from fenchel.training._checkpoint import Checkpoint, CheckpointStore, Tensors, tensors_of
-from fenchel.training._config import TrainConfig
-from fenchel.training._errors import TrainingError
 from fenchel.training._interrupt import StopRequest
-from fenchel.training._judge import judge
-from fenchel.training._observe import observe
-from fenchel.training._progress import Progress
-from fenchel.training._records import NoRecords, Records
-from fenchel.training._schedule import make_schedule
-from fenchel.training._state import RunState
-from fenchel.training._task import Task, TrainResult, result_of
+from fenchel.training._progress import Display
+from fenchel.training._records import NoRecords, Records, observe
+from fenchel.training._schedule import Schedule
+from fenchel.training._state import RunState, TrainResult, judge, result_of
+from fenchel.training._workload import Workload
 from fenchel.training.distributed import (
     Agreement,
     Ranks,
@@ -48,28 +47,27 @@ class Session:
     """The loop itself. :class:`~fenchel.training.Trainer` opens its files and starts it."""
 
     records: Records | NoRecords
-    progress: Progress
+    progress: Display
     request: StopRequest
     loss = -math.inf  # of the last step, if this session has made one
 
     def __init__(
         self,
         model: nn.Module,
-        task: Task,
+        workload: Workload,
         config: TrainConfig,
         store: CheckpointStore,
         checkpoint: Checkpoint | None,
         ranks: Ranks,
         device: torch.device,
     ) -> None:
-        self.model, self.task, self.config, self.store = model, task, config, store
+        self.model, self.workload, self.config, self.store = model, workload, config, store
         self.ranks, self.device = ranks, device
         with ranks.together():
-            self.state, self.schedule = RunState(), make_schedule(config)
+            self.state = RunState()
             if checkpoint is not None:
                 path = checkpoint.path / "state.json"
                 self.state = RunState.from_json(checkpoint.state, path)
-                self.schedule.load(self.state.schedule)
             self.plan = self._batches()
             if self.state.batch > len(self.plan):
                 raise FenchelError(
@@ -81,7 +79,7 @@ class Session:
             if checkpoint is not None:
                 checkpoint.load_weights(model)
                 del checkpoint.tensors["model"]  # room for the averages
-        self.parallel = make_parallel(model, task, config, ranks, device)
+        self.parallel = make_parallel(model, workload.loss, config, ranks, device)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
             [{"params": group} for group in self.parallel.groups()],
@@ -89,10 +87,12 @@ class Session:
             betas=config.betas,
             weight_decay=config.weight_decay,
         )
+        self.schedule = Schedule(self.optimizer, config, self.state.step)
         if checkpoint is None:
             seed_rank(config.seed, ranks.rank)
         else:
             with ranks.together():
+                self.schedule.load(self.state.schedule)
                 load_optimizer(model, self.optimizer, tensors_of(checkpoint, "optimizer"))
                 states = checkpoint.tensors["random"]
                 load_random_of_rank(states, ranks.rank, config.seed, self.state.step)
@@ -147,8 +147,8 @@ class Session:
         document = {
             **asdict(state),
             "config": asdict(self.config),
-            "data": self.task.digest,
-            "extra": dict(self.task.extra),
+            "data": self.workload.digest,
+            "extra": dict(self.workload.extra),
         }
         gather_to_write(
             self.ranks, wholes.values(), lambda: self.store.save(groups, document, best=best)
@@ -157,7 +157,7 @@ class Session:
 
     def _batches(self) -> list[list[int]]:
         return bucketed_batches(
-            self.task.lengths,
+            self.workload.lengths,
             unit=self.config.batch_unit,
             size=self.config.batch_size,
             window=self.config.bucket_window,
@@ -197,11 +197,9 @@ class Session:
         planned = self.plan[state.batch]
         # A rank whose share is empty takes part all the same, with a batch that does not count.
         indices = self.ranks.share(planned)
-        batch = self.task.collate([self.task.examples[i] for i in indices or planned[:1]])
+        batch = self.workload.collate([self.workload.examples[i] for i in indices or planned[:1]])
         own = int(batch.tokens) if indices else 0
-        rate = self.schedule.rate(state.step + 1)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.rate = self.schedule.rate
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
             loss = self.parallel.loss(batch.to(self.device), counts=own > 0)
@@ -217,6 +215,7 @@ class Session:
         if not math.isfinite(self.norm):
             self._diverge("gradient's norm", self.norm)
         self.optimizer.step()
+        self.schedule.updated()
         seconds = clock() - start
         state.step += 1
         state.batch += 1
@@ -226,7 +225,7 @@ class Session:
         state.window_tokens += tokens
         state.window_seconds += seconds
         where = {"kind": "train", "epoch": state.epoch, "step": state.step}
-        self.progress.step({**where, "loss": value, "learning_rate": rate})
+        self.progress.step({**where, "loss": value, "learning_rate": self.rate})
 
     def _is_sound(self, loss: float, times: float) -> bool:
         """Whether it is a number, and not many times that of the first step."""
@@ -252,7 +251,7 @@ class Session:
             "step": state.step,
             "epoch": state.epoch,
             "loss": state.window_loss / tokens if tokens else None,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": self.rate,
             "gradient_norm": self.norm,
             "tokens": state.tokens,
             **seen,
@@ -287,7 +286,7 @@ class Session:
         random = random_tensors()
         self.model.eval()
         with torch.no_grad(), self.parallel.evaluating():
-            metrics = {name: float(v) for name, v in self.task.validate(self.model).items()}
+            metrics = {name: float(v) for name, v in self.workload.validate(self.model).items()}
         self.model.train()
         load_random(random)
         metrics = self.ranks.first(metrics)

@@ -1,4 +1,4 @@
-"""Where a run is: everything but tensors, as plain JSON."""
+"""Where a run is: everything but tensors, as plain JSON; what it counts, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.training._typed import build
+from fenchel.runs import Checkpoint
+from fenchel.runs.train_config import TrainConfig
+from fenchel.runs.typed import build
 
 
 @dataclass
@@ -63,3 +65,88 @@ class RunState:
 
 
 _LEAST = {"epoch": 1, "validated_step": -1, "window_loss": -math.inf, "first_loss": -math.inf}
+_JUDGEMENT = ("metric", "mode")
+
+
+def judge(state: RunState, config: TrainConfig, value: float) -> tuple[bool, bool]:
+    """Compare the metric with the best so far, and take note of it in ``state``.
+
+    Returns:
+        Whether it is better, and whether it is a failure: no better, of a metric that has moved.
+        Accuracy is 0 at first however well a small model learns; as long as it has never been
+        anything else it says nothing, and neither the schedule nor ``patience`` should listen.
+    """
+    sign = 1.0 if config.mode == "max" else -1.0
+    # A NaN is never better, and anything is better than nothing.
+    better = not math.isnan(value) and (state.best is None or sign * value > sign * state.best)
+    if state.validated_step >= 0 and value != state.best:
+        state.moved = True
+    if better:
+        state.best, state.best_step = value, state.step
+    failed = state.moved and not better
+    state.waited = 0 if better else state.waited + failed
+    state.validated_step = state.step
+    return better, failed
+
+
+def check_same_run(checkpoint: Checkpoint, config: Mapping[str, Any], data: str) -> None:
+    """Check that a checkpoint is of a run with this data and this config, as far as it matters.
+
+    ``config`` has those fields only that a resumed run must not change, ``data`` is the digest of
+    the training examples.
+    """
+    was = checkpoint.state.get("config", {})
+    # As long as nothing was validated, what to validate by has decided nothing yet.
+    free = _JUDGEMENT if checkpoint.state.get("validated_step") == -1 else ()
+    for name, value in config.items():
+        value = list(value) if isinstance(value, tuple) else value
+        if was.get(name) != value and name not in free:
+            raise FenchelError(
+                f"{checkpoint.path}: expected to resume with {name} = {short(was.get(name))} as "
+                f"the run was started, but got {short(value)}; use another directory to change it."
+            )
+    if checkpoint.state.get("data") != data:
+        raise FenchelError(
+            f"{checkpoint.path}: expected the training data that the run was started with, but "
+            f"the examples are others or in another order; start a new run in another directory."
+        )
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended.
+
+    Attributes:
+        reason: ``"max_epochs"``, ``"max_steps"``, ``"max_minutes"``, ``"patience"`` or
+            ``"interrupted"``.
+        step: updates made.
+        epoch: the last one, counted from 1.
+        best: the best value of the validation metric.
+        best_step: the step it was reached at; the checkpoint ``"best"`` has its weights.
+        metrics: of the last validation.
+        tokens_per_second: of training alone, over the whole run.
+        seconds: with validation, over all sessions.
+    """
+
+    reason: str
+    step: int
+    epoch: int
+    best: float | None
+    best_step: int | None
+    metrics: Mapping[str, float | None]
+    tokens_per_second: float
+    seconds: float
+
+
+def result_of(state: RunState, reason: str, seconds: float) -> TrainResult:
+    """The result of a run that has come to this state."""
+    return TrainResult(
+        reason=reason,
+        step=state.step,
+        epoch=state.epoch,
+        best=state.best,
+        best_step=state.best_step,
+        metrics=dict(state.metrics),
+        tokens_per_second=state.tokens / state.train_seconds if state.train_seconds else 0.0,
+        seconds=seconds,
+    )

@@ -15,10 +15,11 @@ import torch.distributed as dist
 
 from fenchel import FenchelError
 from fenchel.models import Batch
-from fenchel.tasks import DataConfig, train_run
-from fenchel.tasks._train import prepare_run
-from fenchel.training import RankError, TrainingError, _files, _session, _tensors
-from fenchel.training.distributed import _wholes
+from fenchel.runs import files as files_module
+from fenchel.runs import tensors as tensors_module
+from fenchel.runs.errors import RankError, TrainingError
+from fenchel.tasks import DataConfig, prepare_run, train_run
+from fenchel.training import _session
 from fenchel.training.distributed._ranks import Ranks
 from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, pairs, trainer
 
@@ -143,7 +144,7 @@ def a_full_disk(folder: Path) -> None:
 
 def a_disk_that_fills_up(folder: Path) -> None:
     """In the middle of a file, while rank 0 still gathers what it is to write."""
-    write, chunk = _files.write_all, _tensors._CHUNK
+    write, chunk = files_module.write_all, tensors_module._CHUNK
 
     def full(descriptor: int, data: bytes | memoryview) -> None:
         if len(data) < 500:
@@ -151,7 +152,7 @@ def a_disk_that_fills_up(folder: Path) -> None:
         write(descriptor, data)
 
     trainer("fsdp", folder, max_epochs=1).run()
-    _files.write_all, _tensors._CHUNK = full, 1000
+    files_module.write_all, tensors_module._CHUNK = full, 1000
     try:
         last = str(max((folder / "checkpoints").iterdir()))
         sentence = (
@@ -160,7 +161,7 @@ def a_disk_that_fills_up(folder: Path) -> None:
         )
         _fails(lambda: trainer("fsdp", folder).run(resume=True), TrainingError, sentence)
     finally:
-        _files.write_all, _tensors._CHUNK = write, chunk
+        files_module.write_all, tensors_module._CHUNK = write, chunk
     trainer("fsdp", folder).run(resume=True)
 
 
@@ -270,7 +271,7 @@ def a_rank_that_hangs(folder: Path) -> None:
 
 def _cannot_gather(folder: Path, failing: int) -> None:
     """The rank that has the trouble says so at once. Afterwards the ranks are out of step."""
-    rank, whole, calls = dist.get_rank(), _wholes.whole, [0]
+    rank, whole, calls = dist.get_rank(), tensors_module.whole, [0]
 
     def fails(tensor: torch.Tensor) -> torch.Tensor:
         calls[0] += 1
@@ -278,7 +279,7 @@ def _cannot_gather(folder: Path, failing: int) -> None:
             raise MemoryError("no room for it")
         return whole(tensor)
 
-    _wholes.whole = fails
+    tensors_module.whole = fails
     start = time.perf_counter()
     with pytest.raises(MemoryError if rank == failing else TrainingError) as error:
         trainer("fsdp", folder, max_epochs=1, timeout_minutes=0.05).run()

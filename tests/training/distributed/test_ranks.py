@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fenchel.runs import load_checkpoint
 from fenchel.tasks import DataConfig, start_run, train_run
-from fenchel.training import load_checkpoint
 from tests.cli.cases import write_inflection
 from tests.processes import run_checks
 from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, trainer

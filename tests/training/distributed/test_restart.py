@@ -8,11 +8,10 @@ import os
 import pytest
 
 from fenchel import FenchelError
-from fenchel.tasks import DataConfig, train_run
-from fenchel.tasks._train import prepare_run
+from fenchel.runs.owner import claim, disown
+from fenchel.tasks import DataConfig, prepare_run, train_run
 from fenchel.training import _session
-from fenchel.training.distributed import Ranks
-from fenchel.training.distributed._restart import claim, disown, is_own_restart
+from fenchel.training.distributed import Ranks, is_own_restart
 from tests.cli.cases import write_inflection
 from tests.training import tiny
 

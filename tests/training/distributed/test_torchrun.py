@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from fenchel.cli import main
-from fenchel.training import load_checkpoint
-from fenchel.training._lock import RunLock
+from fenchel.runs import load_checkpoint
+from fenchel.runs.owner import RunLock
 from tests.cli.cases import write_inflection
 
 ROOT = Path(__file__).parent.parent.parent

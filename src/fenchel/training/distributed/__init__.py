@@ -3,9 +3,7 @@
 One process alone takes the same way through all of this and sends nothing.
 """
 
-from fenchel.training.distributed._agreement import Agreement
-from fenchel.training.distributed._choose import check_parallel, make_parallel
-from fenchel.training.distributed._device import find_device, usable_device
+from fenchel.training.distributed._choose import check_parallel, find_device, make_parallel
 from fenchel.training.distributed._random import (
     gather_random,
     load_random,
@@ -14,32 +12,31 @@ from fenchel.training.distributed._random import (
     seed_rank,
     sound_states,
 )
-from fenchel.training.distributed._ranks import Ranks, explain_loss_of, join, launched
-from fenchel.training.distributed._restart import claim, disown, is_own_restart
-from fenchel.training.distributed._wholes import (
-    Wholes,
+from fenchel.training.distributed._ranks import (
+    Agreement,
+    Ranks,
+    explain_loss_of,
+    is_own_restart,
+    join_ranks,
+)
+from fenchel.training.distributed._tensors import (
     gather_to_write,
     load_optimizer,
     model_tensors,
     optimizer_tensors,
     same_parameters,
-    whole,
 )
 
 __all__ = [
     "Agreement",
     "Ranks",
-    "Wholes",
     "check_parallel",
-    "claim",
-    "disown",
     "explain_loss_of",
     "find_device",
     "gather_random",
     "gather_to_write",
     "is_own_restart",
-    "join",
-    "launched",
+    "join_ranks",
     "load_optimizer",
     "load_random",
     "load_random_of_rank",
@@ -50,6 +47,4 @@ __all__ = [
     "same_parameters",
     "seed_rank",
     "sound_states",
-    "usable_device",
-    "whole",
 ]

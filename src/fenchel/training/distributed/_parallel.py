@@ -15,14 +15,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fenchel.models import ShardedOutput
+from fenchel.runs.tensors import is_sharded, whole
 from fenchel.training.distributed._ranks import Ranks
-from fenchel.training.distributed._wholes import is_sharded, whole
+from fenchel.training.distributed._sharded_output import ShardedOutput
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
 
-class Plain:
+class SingleProcess:
     """One process: nothing is wrapped and nothing is sent.
 
     Args:
@@ -57,7 +57,7 @@ class Plain:
         yield
 
 
-class Several(Plain):
+class SeveralProcesses(SingleProcess):
     """What DDP and FSDP2 have in common: both average gradients over the ranks.
 
     Args:
@@ -122,7 +122,7 @@ class Several(Plain):
             yield
 
 
-class Replicated(Several):
+class Replicated(SeveralProcesses):
     """DDP: each rank has the whole model, but for a vocabulary that is dealt out."""
 
     def wrap(self) -> None:
@@ -143,7 +143,7 @@ class Replicated(Several):
         self._loss = lambda model, batch: wrapped(batch)
 
 
-class Sharded(Several):
+class Sharded(SeveralProcesses):
     """FSDP2: each rank has a part of every parameter, and gathers one layer at a time."""
 
     def wrap(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel._short import bare, short
-from fenchel.training._header import Shapes
+from fenchel.runs.tensors import Shapes
 from fenchel.training.distributed._ranks import Ranks
 
 _LONGEST = 1 << 20

@@ -6,12 +6,14 @@ import datetime
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from fenchel.training._errors import RankError, TrainingError
+from fenchel.runs.errors import RankError, TrainingError
+from fenchel.runs.owner import is_claimed, launched
 
 T = TypeVar("T")
 
@@ -112,8 +114,46 @@ class Ranks:
         return _new_group("nccl", self.timeout) if device.type == "cuda" else self.group
 
 
+class Agreement:
+    """One small message a step. One process alone agrees with itself at any time.
+
+    Args:
+        ranks: those that train together.
+        elapsed: seconds that the run has taken so far, as the checkpoint has it.
+    """
+
+    def __init__(self, ranks: Ranks, elapsed: float) -> None:
+        self._ranks = ranks
+        self._elapsed, self._asked = elapsed, False
+
+    def on_step(
+        self, loss: float, tokens: int, *, asked: bool, elapsed: float
+    ) -> tuple[float, int]:
+        """The mean loss per token and the tokens of all ranks, from this rank's own."""
+        if self._ranks.size == 1:
+            return loss, tokens
+        heard = self._ranks.gather_numbers((tokens, loss * tokens, asked, elapsed))
+        counts, losses, stops, clocks = zip(*heard, strict=True)
+        self._asked, self._elapsed = any(stops), clocks[0]
+        return sum(losses) / max(sum(counts), 1), int(sum(counts))
+
+    def on_stop(self, *, asked: bool, elapsed: float) -> tuple[bool, float]:
+        """Whether any rank was asked to stop, and rank 0's clock: as of the last step."""
+        return (asked, elapsed) if self._ranks.size == 1 else (self._asked, self._elapsed)
+
+
+def is_own_restart(run_dir: Path, ranks: Ranks) -> bool:
+    """Whether ``torchrun`` has restarted the ranks, whose job had begun the run in ``run_dir``.
+
+    Of several machines, only the one whose rank has died counts its restarts.
+    """
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    heard = ranks.gather((count != "0", is_claimed(run_dir)))
+    return any(restarted for restarted, _ in heard) and heard[0][1]
+
+
 @contextmanager
-def join() -> Iterator[Ranks]:
+def join_ranks() -> Iterator[Ranks]:
     """The ranks of this job: of the process group there is, or else of ``torchrun``, or one alone.
 
     A group that is made here is taken down at the end, whatever happens.
@@ -173,10 +213,3 @@ def _is_connection(error: RuntimeError) -> bool:
     text = str(error)
     named = isinstance(error, getattr(dist, "DistError", ()))
     return named or "gloo" in text or "gets no answer from the others" in text
-
-
-def launched() -> bool:
-    """Whether torchrun, or a launcher that sets the same variables, started several processes."""
-    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    return several and dist.is_available() and all(name in os.environ for name in names)

@@ -11,38 +11,104 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
-from fenchel._short import short
-from fenchel.training._digest import digested
-from fenchel.training._errors import TrainingError
-from fenchel.training._files import (
+from fenchel._short import bare, short
+from fenchel.runs.digest import digested
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.files import (
     DISK_FULL,
+    LARGE,
+    Unreadable,
     check_directory,
     open_plain,
+    read_json,
     replace_file,
     sync_directory,
     write_file,
 )
-from fenchel.training._header import Shapes, check_shapes, read_header, shapes_of
-from fenchel.training._memory import check_fits
-from fenchel.training._pointer import FORMAT, POINTER, Pointer, check_format, read_pointer
-from fenchel.training._reading import LARGE, Unreadable, read_json
-from fenchel.training._tensors import pack, unpack, unpack_each
-from fenchel.training.distributed import Wholes
+from fenchel.runs.machine import check_fits
+from fenchel.runs.tensors import (
+    GatheredTensors,
+    Shapes,
+    check_shapes,
+    pack,
+    read_header,
+    shapes_of,
+    unpack,
+    unpack_each,
+)
 
-Tensors = Mapping[str, Tensor] | Wholes
+FORMAT = 1
+POINTER = "checkpoints.json"
+# A name with a slash or dots would lead out of the run.
+_NAME = re.compile(r"step-[0-9]{8,20}(\.[0-9]{1,9})?")
+Tensors = Mapping[str, Tensor] | GatheredTensors
 Checks = Mapping[str, Callable[[Path, Shapes], None]]
 GROUPS = ("model", "optimizer", "random")
 _PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Names of directories in ``checkpoints/``."""
+
+    latest: str | None = None
+    best: str | None = None
+    kept: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+def read_pointer(run_dir: Path) -> Pointer:
+    """The pointer of a run; of a run that has no checkpoint yet, one that names none."""
+    path = run_dir / POINTER
+    if not path.is_symlink() and not path.exists():
+        return Pointer()
+    try:
+        values = read_json(path)
+    except Unreadable as error:
+        raise FenchelError(
+            f"{path}: expected the names of checkpoints, but the file is damaged ({error}); start "
+            f"a new run in another directory."
+        ) from error
+    check_format(path, values)
+    if not {"latest", "best", "kept"} <= values.keys():
+        raise FenchelError(
+            f"{path}: expected the keys latest, best and kept, but got "
+            f"{bare(', '.join(values))}; the file is damaged."
+        )
+    kept = values["kept"]
+    if not isinstance(kept, list):
+        raise FenchelError(f"{path}: expected `kept` to be a list, but got {short(kept)}.")
+    for name in (values["latest"], values["best"], *kept):
+        good = isinstance(name, str) and _NAME.fullmatch(name)
+        if not good and (name is not None or name in kept):
+            raise FenchelError(
+                f"{path}: expected names of checkpoints, for example step-00000100, but got "
+                f"{short(name)}; the file is damaged."
+            )
+    return Pointer(values["latest"], values["best"], tuple(kept))
+
+
+def check_format(path: Path, value: Mapping[str, Any]) -> None:
+    """Refuse what another version wrote."""
+    if value.get("format") != FORMAT or value["format"] is True:
+        raise FenchelError(
+            f"{path}: expected checkpoint format {FORMAT}, but got {short(value.get('format'))}; "
+            f"use the version of fenchel that wrote it, or start a new run in another directory."
+        )
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from fenchel import FenchelError
-from fenchel.training._lock import RunLock
+from fenchel.runs import owner as owner_module
+from fenchel.runs.owner import RunLock
 from tests.training.tiny import collate, trainer
 
 HOLD = """
 import os, sys, time
-from fenchel.training import _lock
+from fenchel.runs.owner import RunLock
 from pathlib import Path
-lock = _lock.RunLock(Path(sys.argv[1]))
+lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)
 time.sleep(60)
@@ -105,9 +106,7 @@ def test_an_error_gives_it_back(tmp_path):
 
 def test_a_file_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch):
     """Whoever had the lock removes its file: a newcomer must not hold what nobody can see."""
-    from fenchel.training import _lock
-
-    first, second, exclusive = RunLock(tmp_path), RunLock(tmp_path), _lock._exclusive
+    first, second, exclusive = RunLock(tmp_path), RunLock(tmp_path), owner_module._exclusive
     first.acquire()
     calls = []
 
@@ -117,18 +116,16 @@ def test_a_file_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch
             first.close()
         exclusive(descriptor)
 
-    monkeypatch.setattr(_lock, "_exclusive", slow)
+    monkeypatch.setattr(owner_module, "_exclusive", slow)
     second.acquire()
     assert len(calls) == 2 and (tmp_path / ".lock").exists()
     second.close()
 
 
 def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
-    from fenchel.training import _lock
-
     def none(descriptor):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(_lock, "_exclusive", none)
+    monkeypatch.setattr(owner_module, "_exclusive", none)
     with pytest.warns(RuntimeWarning, match=r"has no locks \(Function not implemented\); make"):
         RunLock(tmp_path).acquire()

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy
 import torch
 
-from fenchel.training._digest import digest_examples
+from fenchel.runs.digest import digest_examples
 
 
 @dataclass

@@ -1,10 +1,13 @@
-"""Whether this machine has the memory for something, asked before it is taken."""
+"""What this machine has: memory and devices, asked for before they are taken."""
 
 from __future__ import annotations
 
 import os
 
+import torch
+
 from fenchel._checks import FenchelError
+from fenchel._short import short
 
 
 def memory_size() -> int | None:
@@ -23,3 +26,15 @@ def check_fits(what: object, size: int) -> None:
             f"{what}: expected what fits into the {memory / 1e9:.3g} GB of memory of this machine, "
             f"but it takes {size / 1e9:.3g} GB."
         )
+
+
+def usable_device(name: str) -> torch.device:
+    """The device of a name, if numbers can be put there and read back."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).cpu()  # meta has no numbers
+    except (RuntimeError, AssertionError) as error:  # torch raises either
+        raise FenchelError(
+            f"device: expected a device of this torch, as cpu or cuda, but got {short(name)}."
+        ) from error
+    return device

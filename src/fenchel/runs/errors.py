@@ -1,4 +1,4 @@
-"""What goes wrong during training, as opposed to a wrong argument."""
+"""What goes wrong with a run, as opposed to a wrong argument."""
 
 from __future__ import annotations
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-
-MANY = 2**53  # of anything that is counted: as far as floats do
-
-
-def _field(default: Any, text: str, *, frozen: bool = True) -> Any:
-    """A field with its help text. ``frozen`` is False where a resumed run may change it."""
-    return dataclasses.field(default=default, metadata={"help": text, "frozen": frozen})
+from fenchel.runs.typed import MANY, check_whole, setting
 
 
 @dataclass(frozen=True)
@@ -30,77 +23,79 @@ class TrainConfig:
         'plateau'
     """
 
-    batch_unit: Literal["sentences", "tokens"] = _field(
+    batch_unit: Literal["sentences", "tokens"] = setting(
         "sentences", "What batch_size counts: sentences, or tokens with padding."
     )
-    batch_size: int = _field(
+    batch_size: int = setting(
         64, "Size of a batch, in units of batch_unit; that of all processes together."
     )
-    bucket_window: int = _field(
+    bucket_window: int = setting(
         2048, "Examples sorted by length together, so that a batch has little padding; 1 = none."
     )
-    optimizer: Literal["adam", "adamw"] = _field(
+    optimizer: Literal["adam", "adamw"] = setting(
         "adam", "adam adds weight_decay to the gradient, adamw shrinks the weights instead."
     )
-    learning_rate: float = _field(0.001, "Learning rate; the peak, where the schedule warms up.")
-    betas: tuple[float, float] = _field((0.9, 0.999), "Adam's decay rates of its two averages.")
-    weight_decay: float = _field(0.0, "Weight decay; 0 = none.")
-    schedule: Literal["plateau", "inverse_sqrt", "linear", "constant"] = _field(
+    learning_rate: float = setting(0.001, "Learning rate; the peak, where the schedule warms up.")
+    betas: tuple[float, float] = setting((0.9, 0.999), "Adam's decay rates of its two averages.")
+    weight_decay: float = setting(0.0, "Weight decay; 0 = none.")
+    schedule: Literal["plateau", "inverse_sqrt", "linear", "constant"] = setting(
         "plateau",
         "plateau: cut when validation does not improve; inverse_sqrt: warm up, fall; linear: warm "
         "up, fall to 0 at max_steps; constant.",
     )
-    plateau_factor: float = _field(0.5, "plateau: what the learning rate is multiplied by.")
-    plateau_patience: int = _field(
+    plateau_factor: float = setting(0.5, "plateau: what the learning rate is multiplied by.")
+    plateau_patience: int = setting(
         0, "plateau: validations without improvement that are forgiven before each cut."
     )
-    warmup_steps: int = _field(4000, "inverse_sqrt and linear: steps of warm-up.")
-    clip_norm: float | None = _field(
+    warmup_steps: int = setting(4000, "inverse_sqrt and linear: steps of warm-up.")
+    clip_norm: float | None = setting(
         5.0, "Longest gradient, in norm, that is not scaled down; null = any."
     )
-    bf16: bool = _field(False, "Compute the loss in bfloat16 where autocast finds it safe.")
-    device: str = _field("cpu", "Where to train: cpu, cuda, cuda:1, mps.", frozen=False)
-    threads: int | None = _field(None, "CPU threads of torch; null = as it is set.", frozen=False)
-    seed: int = _field(
+    bf16: bool = setting(False, "Compute the loss in bfloat16 where autocast finds it safe.")
+    device: str = setting("cpu", "Where to train: cpu, cuda, cuda:1, mps.", frozen=False)
+    threads: int | None = setting(None, "CPU threads of torch; null = as it is set.", frozen=False)
+    seed: int = setting(
         0, "Seed of the order of the examples and of dropout; of a run, also of its first weights."
     )
-    max_epochs: int | None = _field(30, "Stop after so many epochs; null = no limit.", frozen=False)
-    max_steps: int | None = _field(
+    max_epochs: int | None = setting(
+        30, "Stop after so many epochs; null = no limit.", frozen=False
+    )
+    max_steps: int | None = setting(
         None, "Stop after so many updates; null = no limit.", frozen=False
     )
-    max_minutes: float | None = _field(
+    max_minutes: float | None = setting(
         None, "Stop after so many minutes, validation included; null = no limit.", frozen=False
     )
-    validate_every: int | None = _field(None, "Validate every so many steps; null = every epoch.")
-    metric: str = _field("loss", "The validation metric that decides which weights are best.")
-    mode: Literal["min", "max"] = _field("min", "Whether a small or a large metric is good.")
-    patience: int | None = _field(
+    validate_every: int | None = setting(None, "Validate every so many steps; null = every epoch.")
+    metric: str = setting("loss", "The validation metric that decides which weights are best.")
+    mode: Literal["min", "max"] = setting("min", "Whether a small or a large metric is good.")
+    patience: int | None = setting(
         None,
         "Stop after so many validations in a row without improvement; null = never.",
         frozen=False,
     )
-    log_every: int = _field(50, "Write a line of metrics every so many steps.", frozen=False)
-    checkpoint_every: int | None = _field(
+    log_every: int = setting(50, "Write a line of metrics every so many steps.", frozen=False)
+    checkpoint_every: int | None = setting(
         None,
         "Write a checkpoint every so many steps as well as at validations; null = only there.",
         frozen=False,
     )
-    keep_checkpoints: int = _field(
+    keep_checkpoints: int = setting(
         1, "How many of the last checkpoints to keep beside the best one.", frozen=False
     )
-    tensorboard: bool = _field(False, "Write the metrics for TensorBoard as well.", frozen=False)
-    parallel: Literal["ddp", "fsdp"] = _field(
+    tensorboard: bool = setting(False, "Write the metrics for TensorBoard as well.", frozen=False)
+    parallel: Literal["ddp", "fsdp"] = setting(
         "ddp",
         "With several processes: ddp, each has the whole model; fsdp, each has a part of every "
         "layer (Transformer only).",
         frozen=False,
     )
-    vocabulary_parallel: bool = _field(
+    vocabulary_parallel: bool = setting(
         False,
         "With several processes: deal the output layer's tokens out, to each its share of them.",
         frozen=False,
     )
-    timeout_minutes: float = _field(
+    timeout_minutes: float = setting(
         30.0, "With several processes: how long one waits for another, then fails.", frozen=False
     )
 
@@ -115,7 +110,7 @@ class TrainConfig:
             ("seed", 0, 2**63 - 1),
             ("plateau_patience", 0, MANY),
         ):
-            self._check_int(name, low, high)
+            check_whole("TrainConfig", name, getattr(self, name), low, high)
         for name, high in (
             ("max_epochs", MANY),
             ("max_steps", MANY),
@@ -124,8 +119,9 @@ class TrainConfig:
             ("checkpoint_every", MANY),
             ("threads", 1024),
         ):
-            if getattr(self, name) is not None:
-                self._check_int(name, 1, high, ", or None")
+            value = getattr(self, name)
+            if value is not None:
+                check_whole("TrainConfig", name, value, 1, high, ", or None")
         for name in ("clip_norm", "max_minutes"):
             good = getattr(self, name) is None or self._is_number(name, 0.0, math.inf)
             self._check(name, good, "a number above 0, or None")
@@ -144,13 +140,7 @@ class TrainConfig:
         betas = isinstance(self.betas, tuple) and len(self.betas) == 2
         betas = betas and all(isinstance(b, float | int) and 0 <= b < 1 for b in self.betas)
         self._check("betas", betas, "two numbers of at least 0 and below 1")
-        for name, names in (
-            ("batch_unit", ("sentences", "tokens")),
-            ("optimizer", ("adam", "adamw")),
-            ("schedule", ("plateau", "inverse_sqrt", "linear", "constant")),
-            ("mode", ("min", "max")),
-            ("parallel", ("ddp", "fsdp")),
-        ):
+        for name, names in _CHOICES.items():
             self._check(name, getattr(self, name) in names, f"one of {', '.join(names)}")
         if self.schedule == "linear" and self.max_steps is None:
             raise FenchelError(
@@ -163,12 +153,6 @@ class TrainConfig:
                 "`patience` are all None; set one of them."
             )
 
-    def _check_int(self, name: str, low: int, high: int, none: str = "") -> None:
-        value = getattr(self, name)
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= low
-        self._check(name, good, f"an int of at least {low}{none}")
-        self._check(name, value <= high, f"an int of at most {high}{none}")
-
     def _is_number(self, name: str, above: float, below: float) -> bool:
         value = getattr(self, name)
         real = isinstance(value, float | int) and not isinstance(value, bool)
@@ -180,3 +164,10 @@ class TrainConfig:
                 f"TrainConfig: expected `{name}` to be {expected}, but got "
                 f"{short(getattr(self, name))}."
             )
+
+
+_CHOICES = {
+    name: get_args(kind)
+    for name, kind in get_type_hints(TrainConfig).items()
+    if get_origin(kind) is Literal
+}

@@ -1,3 +1,5 @@
+"""How good answers are: distances of strings, and the scores of texts by their libraries."""
+
 from __future__ import annotations
 
 import re
@@ -5,6 +7,23 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from fenchel._compat import require
+
+
+def edit_distance(one: str, other: str) -> int:
+    """Levenshtein's distance: the fewest insertions, deletions and substitutions of characters.
+
+    Example:
+        >>> from fenchel.tasks import edit_distance
+        >>> edit_distance("drawed", "drawn")
+        2
+    """
+    above = list(range(len(other) + 1))
+    for i, character in enumerate(one, 1):
+        row = [i]
+        for j, opposite in enumerate(other, 1):
+            row.append(min(row[-1] + 1, above[j] + 1, above[j - 1] + (character != opposite)))
+        above = row
+    return above[-1]
 
 
 def bleu_and_chrf(answers: Sequence[str], gold: Sequence[str]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,75 +11,15 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.training._header import Shapes
+from fenchel.runs.tensors import GatheredTensors, Shapes, is_sharded
 from fenchel.training.distributed._ranks import Ranks
 
 _ADAM = ("step", "exp_avg", "exp_avg_sq")  # what it keeps of each parameter
 
 
-def is_sharded(tensor: Any) -> bool:
-    """Whether it is a DTensor; torch's module for them takes long to import."""
-    return isinstance(tensor, Tensor) and hasattr(tensor, "device_mesh")
-
-
-def whole(tensor: Any) -> Any:
-    """All of a tensor, of which ranks may have parts; each of them must then ask for it."""
-    return tensor.full_tensor() if is_sharded(tensor) else tensor
-
-
-class Wholes:
-    """Named tensors that come one at a time, each as a whole, in the same order on all ranks.
-
-    Ranks may have parts of them, so each rank must go through all of them, once, whatever becomes
-    of what it does with them: :meth:`finish`.
-
-    Args:
-        tensors: by name; one tensor may have several.
-    """
-
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        first: dict[Any, str] = {}
-        self.tied: dict[str, str] = {}
-        distinct: dict[str, Tensor] = {}
-        for name, tensor in tensors.items():
-            if not isinstance(tensor, Tensor):
-                raise FenchelError(
-                    f"checkpoint: expected `{name}` to be a tensor, but got "
-                    f"{type(tensor).__name__}; only tensors are stored."
-                )
-            origin = first.setdefault(_identity(tensor), name)
-            if origin == name:
-                distinct[name] = tensor.detach()
-            else:
-                self.tied[name] = origin
-        # Large entries first, so that all are aligned in a file.
-        order = sorted(distinct, key=lambda name: (-distinct[name].element_size(), name))
-        self.tensors = {name: distinct[name] for name in order}
-        self._rest = iter(self.tensors.items())
-        self._broken: Exception | None = None
-
-    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        """Those that are left, on the CPU."""
-        for name, tensor in self._rest:
-            try:
-                value = whole(tensor).cpu().contiguous()
-            except Exception as error:
-                self._broken = error
-                raise
-            yield name, value
-
-    def finish(self) -> None:
-        """Give the other ranks this one's parts of all that is left.
-
-        If they no longer answer, or one could not be gathered, there is nothing to wait for.
-        """
-        if self._broken is not None:
-            raise self._broken
-        for _, tensor in self._rest:
-            whole(tensor)
-
-
-def gather_to_write(ranks: Ranks, wholes: Iterable[Wholes], write: Callable[[], object]) -> None:
+def gather_to_write(
+    ranks: Ranks, wholes: Iterable[GatheredTensors], write: Callable[[], object]
+) -> None:
     """Let rank 0 write while all ranks gather; an error of its file is the error of all."""
     failure: Exception | None = None
     try:
@@ -94,18 +34,18 @@ def gather_to_write(ranks: Ranks, wholes: Iterable[Wholes], write: Callable[[], 
             raise failure
 
 
-def model_tensors(model: torch.nn.Module) -> Wholes:
+def model_tensors(model: torch.nn.Module) -> GatheredTensors:
     """The weights by name."""
     weights = model.state_dict()
     first: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         weights[name] = weights[first.setdefault(id(parameter), name)]  # one of tied weights
-    return Wholes(weights)
+    return GatheredTensors(weights)
 
 
-def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Wholes:
+def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> GatheredTensors:
     """Adam's averages and step counts, named ``<what>/<parameter>``."""
-    return Wholes(
+    return GatheredTensors(
         {
             f"{what}/{name}": value
             for name, parameter in model.named_parameters()
@@ -163,14 +103,6 @@ def load_optimizer(
         )
     # Through the optimizer's own method, which puts each tensor on its parameter's device.
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _identity(tensor: Tensor) -> Any:
-    """The same for two names of one tensor; empty ones are never the same."""
-    if is_sharded(tensor) or not tensor.numel():
-        return id(tensor)
-    where = (tensor.untyped_storage()._cdata, tensor.storage_offset())
-    return (*where, tensor.dtype, tensor.shape, tensor.stride())
 
 
 def _part(value: Tensor, parameter: Any) -> Tensor:

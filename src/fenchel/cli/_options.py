@@ -1,17 +1,25 @@
+"""What the words of a command line may be: types of options, names, devices, a lone ``-``."""
+
 from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
+import torch
 from cyclopts import Parameter
 
 from fenchel._checks import FenchelError
 from fenchel.cli._shown import cut
-from fenchel.tasks._files import is_text
-from fenchel.tasks._predict import LIMITS
+from fenchel.runs.files import is_text
+from fenchel.tasks import SearchOptions
+
+# No word of a real command line has a zero byte, so that nothing else can be taken for it.
+_DASH = "\0-"
 
 
 class WrongOption(Exception):
@@ -72,18 +80,53 @@ def check_run_name(flag: str, path: Path) -> None:
         )
 
 
+def check_device(name: str) -> str:
+    """Refuse, before a model is read, a device on which this torch cannot compute a number."""
+    with warnings.catch_warnings(), suppress(Exception):  # torch raises what it likes
+        warnings.simplefilter("ignore")
+        if float(torch.ones(1, device=name)) == 1:
+            return name
+    known = ["cpu"]
+    known += ["cuda"] if torch.cuda.is_available() else []
+    known += ["mps"] if torch.backends.mps.is_available() else []
+    raise FenchelError(
+        f"--device: expected a device that torch can compute on here ({', '.join(known)}), but got "
+        f"{name!r}."
+    )
+
+
+def hide_dashes(tokens: list[str]) -> list[str]:
+    """The words for the parser, which would take a lone ``-`` for an option without a name."""
+    for token in tokens:
+        if "\0" in token:
+            raise FenchelError(f"{token!r}: expected a word without a zero byte.")
+    return [_DASH if token == "-" else token for token in tokens]
+
+
+def restore_dashes(value: Any) -> Any:
+    """What the parser has made of the words, or says of them, with ``-`` again."""
+    if isinstance(value, str):
+        return value.replace(_DASH, "-").replace(repr(_DASH)[1:-1], "-")
+    if isinstance(value, Path):
+        return type(value)(str(value).replace(_DASH, "-"))
+    if isinstance(value, list | tuple):
+        return type(value)(restore_dashes(item) for item in value)
+    if isinstance(value, dict):
+        return {key: restore_dashes(item) for key, item in value.items()}
+    return value
+
+
 _LONGEST = 1e5  # minutes
 
 Flag = Annotated[bool, Parameter(show_default=False)]
 Files = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 Settings = Annotated[list[str] | None, Parameter(name="--set", consume_multiple=True)]
 Runs = list[Path]  # --run A --run B: files may follow, so that one value a flag is all
-Kind = Literal["lstm", "transformer"]
-Beam = Annotated[int, Parameter(converter=_whole(1, LIMITS["beam"]))]
-Nbest = Annotated[int, Parameter(converter=_whole(1, LIMITS["nbest"]))]
-Budget = Annotated[int, Parameter(converter=_whole(1, LIMITS["budget"]))]
-Length = Annotated[int, Parameter(converter=_whole(1, LIMITS["max_length"]))]
-Lines = Annotated[int, Parameter(converter=_whole(1, LIMITS["batch"]))]
+Beam = Annotated[int, Parameter(converter=_whole(1, SearchOptions.limits["beam"]))]
+Nbest = Annotated[int, Parameter(converter=_whole(1, SearchOptions.limits["nbest"]))]
+Budget = Annotated[int, Parameter(converter=_whole(1, SearchOptions.limits["budget"]))]
+Length = Annotated[int, Parameter(converter=_whole(1, SearchOptions.limits["max_length"]))]
+Lines = Annotated[int, Parameter(converter=_whole(1, SearchOptions.limits["batch"]))]
 Count = Annotated[int, Parameter(converter=_whole(1, 1_000_000))]
 Language = Annotated[str, Parameter(converter=_name)]
 Minutes = Annotated[float, Parameter(converter=_positive)]

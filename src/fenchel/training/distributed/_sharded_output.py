@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from fenchel._checks import FenchelError
 from fenchel.losses import vocab_parallel_entmax_loss
-from fenchel.models._output import OutputLayer
+from fenchel.models import OutputLayer
 
 
 class ShardedOutput(OutputLayer):
@@ -52,7 +52,7 @@ class ShardedOutput(OutputLayer):
         """The mean loss of the tokens of all ranks, each of which calls it with its own."""
         if self._whole is not None:
             return super().loss(hidden, target)
-        rows, tokens = self._rows(hidden, target)
+        rows, tokens = self.rows_that_count(hidden, target)
         if not self.counts:
             rows, tokens = rows[:0], tokens[:0]
         sharded: list[Any] = [self.weight, self.bias]
@@ -82,7 +82,7 @@ class ShardedOutput(OutputLayer):
         finally:
             self._whole = None
 
-    def _layer(self) -> tuple[Tensor, Tensor]:
+    def weight_and_bias(self) -> tuple[Tensor, Tensor]:
         if self._whole is None:
             raise FenchelError(
                 "ShardedOutput: expected `with layer.gathered():` around all but the loss, as each "

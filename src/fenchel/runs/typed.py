@@ -1,4 +1,4 @@
-"""Plain values and text to what the fields of a dataclass say they are."""
+"""Settings as fields of dataclasses: their help, and plain values and text as what they say."""
 
 from __future__ import annotations
 
@@ -13,6 +13,31 @@ from fenchel._checks import FenchelError
 from fenchel._short import bare, short
 
 LARGEST = 2**63 - 1  # of an int: what torch and files can hold
+MANY = 2**53  # of anything that is counted: as far as floats do
+
+
+def setting(default: Any, text: str, *, frozen: bool = True) -> Any:
+    """A field of a config, with the comment that ``config.yaml`` shows above it.
+
+    ``frozen`` is False where a resumed run may change it.
+    """
+    return dataclasses.field(default=default, metadata={"help": text, "frozen": frozen})
+
+
+def check_whole(
+    name: str, label: str, value: Any, low: int, high: int = MANY, none: str = ""
+) -> None:
+    """Check that a field is an int from ``low`` to ``high``; ``none`` is what else may be said."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+        raise FenchelError(
+            f"{name}: expected `{label}` to be an int of at least {low}{none}, but got "
+            f"{short(value)}."
+        )
+    if value > high:
+        raise FenchelError(
+            f"{name}: expected `{label}` to be an int of at most {high}{none}, but got "
+            f"{short(value)}."
+        )
 
 
 def build(cls: Any, values: Any, where: str) -> Any:

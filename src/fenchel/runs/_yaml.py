@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel._short import short
-from fenchel.training._files import replace_file
-from fenchel.training._reading import read_plain
-from fenchel.training._typed import build, parse, resolve
+from fenchel.runs.files import read_plain, replace_file
+from fenchel.runs.typed import build, parse, resolve
 
 Config = TypeVar("Config")
 DEEPEST = 20  # levels of a YAML file
@@ -22,7 +21,7 @@ def dump_config(config: Any) -> str:
     """A dataclass as YAML, with the ``metadata["help"]`` of each field on the line above it.
 
     Example:
-        >>> from fenchel.training import TrainConfig
+        >>> from fenchel.runs.train_config import TrainConfig
         >>> print(dump_config(TrainConfig(batch_size=32))[:114])
         # What batch_size counts: sentences, or tokens with padding.
         batch_unit: sentences
@@ -57,7 +56,7 @@ def override(config: Config, settings: Sequence[str]) -> Config:
             for None, ``true`` or ``false``, numbers, text, and ``0.9,0.98`` for several.
 
     Example:
-        >>> from fenchel.training import TrainConfig
+        >>> from fenchel.runs.train_config import TrainConfig
         >>> override(TrainConfig(), ["learning_rate=1e-2", "betas=0.9,0.98"]).betas
         (0.9, 0.98)
     """

@@ -1,20 +1,27 @@
-"""One process at a time trains in a run directory.
+"""Whose a run directory is: one process at a time trains in it, and one job has begun it.
 
 The system holds the lock, not the file: it is free again when the process ends, however it ends.
+
+``torchrun --max-restarts`` starts all ranks again with the same command line. What says "a new run"
+must then mean "go on with it", but only in a directory that this very job has begun: one that was
+refused the first time is refused again. So the job leaves its name there.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import socket
 import warnings
 from pathlib import Path
 from typing import Any
 
-from fenchel._checks import FenchelError
-from fenchel.training._files import open_plain
+from torch.distributed import is_available
 
-FILE = ".lock"
+from fenchel._checks import FenchelError
+from fenchel.runs.files import Unreadable, open_plain, read_plain, write_file
+
+LOCK, CLAIM = ".lock", ".torchrun"
 _BUSY = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
@@ -26,7 +33,7 @@ class RunLock:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self.run_dir, self.path = run_dir, run_dir / FILE
+        self.run_dir, self.path = run_dir, run_dir / LOCK
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -94,3 +101,40 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return False
     here = os.fstat(descriptor)
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def claim(run_dir: Path) -> None:
+    """Write down that this job has begun the run, if ``torchrun`` started it."""
+    name = _job()
+    if name is not None:
+        write_file(run_dir / CLAIM, [f"{name}\n".encode()])
+
+
+def disown(run_dir: Path) -> None:
+    """Forget that a job of this name has begun the run: this one was refused, so it was another."""
+    if is_claimed(run_dir):
+        (run_dir / CLAIM).unlink(missing_ok=True)
+
+
+def is_claimed(run_dir: Path) -> bool:
+    """Whether this job has begun the run in ``run_dir``."""
+    job = _job()
+    try:
+        return job is not None and read_plain(run_dir / CLAIM).decode().strip() == job
+    except (Unreadable, ValueError):  # also of what is no file
+        return False
+
+
+def launched() -> bool:
+    """Whether torchrun, or a launcher that sets the same variables, started several processes."""
+    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return several and is_available() and all(name in os.environ for name in names)
+
+
+def _job() -> str | None:
+    """What stays the same when torchrun restarts its ranks: its id, or that of its process."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    if name is None:
+        return None
+    return name if name != "none" else f"{socket.gethostname()} {os.getppid()}"

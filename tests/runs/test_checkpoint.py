@@ -13,18 +13,15 @@ import pytest
 import safetensors.torch
 import torch
 
+import fenchel.runs
 import fenchel.training
 from fenchel import FenchelError
-from fenchel.training import (
-    CheckpointStore,
-    TrainingError,
-    _checkpoint,
-    _files,
-    _header,
-    load_checkpoint,
-)
-from fenchel.training._tensors import pack, unpack
-from fenchel.training.distributed import _wholes
+from fenchel.runs import CheckpointStore, load_checkpoint
+from fenchel.runs import checkpoint as checkpoint_module
+from fenchel.runs import files as files_module
+from fenchel.runs import tensors as tensors_module
+from fenchel.runs.errors import TrainingError
+from fenchel.runs.tensors import pack, unpack
 from tests.training.tiny import TinyModel, trainer
 
 
@@ -95,7 +92,7 @@ def test_tied_tensors_are_stored_once_and_views_apart(tmp_path):
 
 def test_files_are_the_library_s(tmp_path):
     """Every dtype, names that need escapes, and small tensors between large ones."""
-    kinds = [getattr(torch, name) for name in _header.DTYPES]
+    kinds = [getattr(torch, name) for name in tensors_module.DTYPES]
     tensors = {f'a/{kind} "ж"': torch.arange(5).to(kind) for kind in kinds}
     tensors |= {
         "large": torch.rand(400_000),
@@ -131,7 +128,7 @@ def test_tensors_are_gathered_one_at_a_time(monkeypatch):
         gathered.append(weakref.ref(value))
         return value
 
-    monkeypatch.setattr(_wholes, "whole", whole)
+    monkeypatch.setattr(tensors_module, "whole", whole)
     tensors = {f"layer {i}": torch.rand(300_000) for i in range(6)}
     alive = [sum(ref() is not None for ref in gathered) for _ in pack(tensors)]
     assert len(gathered) == 6 and max(alive) <= 2
@@ -149,7 +146,8 @@ def test_only_tensors_are_stored():
 
 
 def test_nothing_can_be_unpickled():
-    for path in Path(fenchel.training.__file__).parent.glob("*.py"):
+    rooms = (Path(room.__file__).parent for room in (fenchel.runs, fenchel.training))
+    for path in (path for room in rooms for path in room.rglob("*.py")):
         assert not re.search(r"pickle|torch\.load|torch\.save", path.read_text()), path
 
 
@@ -180,7 +178,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch, faili
     """Fails at each write of the second epoch: the config, records, four files, the pointer."""
     trainer(tmp_path, max_epochs=1).run()
     good = load_checkpoint(tmp_path, "latest", weights_only=False)
-    count, write_all = 0, _files.write_all
+    count, write_all = 0, files_module.write_all
 
     def full(descriptor, data):
         nonlocal count
@@ -190,7 +188,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch, faili
             raise OSError(errno.ENOSPC, "No space left on device")
         write_all(descriptor, data)
 
-    monkeypatch.setattr(_files, "write_all", full)
+    monkeypatch.setattr(files_module, "write_all", full)
     monkeypatch.setattr(fenchel.training._records, "write_all", full)
     with pytest.raises(TrainingError) as error:
         trainer(tmp_path, max_epochs=2).run(resume=True)
@@ -214,7 +212,7 @@ def test_other_errors_of_the_disk_are_not_renamed(tmp_path, monkeypatch):
     def broken(path, data):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(_checkpoint, "write_file", broken)
+    monkeypatch.setattr(checkpoint_module, "write_file", broken)
     with pytest.raises(OSError, match="Input/output error"):
         trainer(tmp_path).run()
 
@@ -250,13 +248,13 @@ def test_a_damaged_checkpoint_is_refused_and_left(tmp_path, name, damage):
 def test_a_checkpoint_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
     """By the training that goes on beside it."""
     trainer(tmp_path, max_epochs=1).run()
-    check = _checkpoint._check_digest
+    check = checkpoint_module._check_digest
 
     def then_removed(path, state):
         check(path, state)
         path.unlink()
 
-    monkeypatch.setattr(_checkpoint, "_check_digest", then_removed)
+    monkeypatch.setattr(checkpoint_module, "_check_digest", then_removed)
     with pytest.raises(FenchelError, match=r"model.safetensors: .* damaged or missing \(No such"):
         load_checkpoint(tmp_path)
 

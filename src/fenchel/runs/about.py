@@ -16,11 +16,9 @@ from typing import Any
 import fenchel
 from fenchel._checks import FenchelError
 from fenchel._short import bare
-from fenchel.tasks._run_config import RunConfig
-from fenchel.training._digest import digest_bytes, digest_values
-from fenchel.training._files import sync_directory, write_file
-from fenchel.training._reading import LARGE, Unreadable, read_json, read_plain
-from fenchel.training._typed import build
+from fenchel.runs.digest import digest_bytes, digest_values
+from fenchel.runs.files import LARGE, Unreadable, read_json, read_plain, sync_directory, write_file
+from fenchel.runs.typed import build
 
 FORMAT = 1
 ABOUT = "run.json"
@@ -43,7 +41,7 @@ class About:
         return digest_values(self.sha256)
 
 
-def write_about(directory: Path, task: str, config: RunConfig) -> About:
+def write_about(directory: Path, task: str, config: Any) -> About:
     """Write ``run.json`` for the vocabularies that are in a directory, all down to the disk."""
     about = About(FORMAT, fenchel.__version__, task, _digests(directory, config))
     write_file(directory / ABOUT, [(json.dumps(asdict(about), indent=1) + "\n").encode()])
@@ -84,7 +82,7 @@ def read_about(directory: Path, tasks: Collection[str]) -> About:
     return about
 
 
-def check_digests(directory: Path, about: About, config: RunConfig) -> None:
+def check_digests(directory: Path, about: About, config: Any) -> None:
     """Check that vocabularies and settings are those that the run was started with."""
     found = _digests(directory, config)
     for name in {**about.sha256, **found}:
@@ -105,7 +103,7 @@ def check_meaning(directory: Path, about_run: str, state: Mapping[str, Any]) -> 
         )
 
 
-def _digests(directory: Path, config: RunConfig) -> dict[str, str]:
+def _digests(directory: Path, config: Any) -> dict[str, str]:
     paths = [directory / name for name in VOCABULARIES]
     digests = {
         path.name: digest_bytes(_read(path)) for path in paths if path.exists() or path.is_symlink()
