@@ -19,7 +19,9 @@ import fenchel
 
 logger = getLogger(__name__)
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "examples"))
+sys.path[:0] = [str(HERE.parent / "examples"), str(HERE)]
+
+import declared  # noqa: E402  (beside this file)
 
 project = "fenchel"
 author = "fenchel contributors"
@@ -98,6 +100,11 @@ def draw_figures(app: Sphinx) -> None:
         gallery.draw_all(HERE / "_static" / "figures")
 
 
+def fill_in(app: Sphinx, name: str, source: list[str]) -> None:
+    """What follows from declarations is written by them."""
+    source[0] = declared.expand(source[0])
+
+
 def keep_sentences(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
@@ -138,5 +145,6 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", draw_figures)
+    app.connect("source-read", fill_in)
     app.connect("autodoc-process-docstring", keep_sentences, priority=600)  # napoleon's is 500
     app.connect("autodoc-process-docstring", keep_stars, priority=600)

@@ -3,7 +3,7 @@
 Nothing here is a Newton iteration for a threshold over candidates, which is what the library does.
 The closed forms (sparsemax, entmax15) sort the row; the others bisect, to the last bit, on a
 variable in which the equation is well conditioned. Every function takes ``(n,)`` or ``(rows, n)``
-scores and a parameter that is a number or one number a row, so that 10^5 rows are cheap.
+scores and a parameter that is a number or one number per row, so that 10^5 rows are cheap.
 
 Which variable to bisect on matters more than how. With tau the threshold, entmax is
 p_i = ((alpha-1)(x_i - tau))^(1/(alpha-1)), so dp_i/dp_j = (p_j/p_i)^(alpha-2) as tau moves. For
@@ -25,6 +25,7 @@ from collections.abc import Callable
 import mpmath as mp
 import numpy as np
 
+from tests.reference_groups import fusedmax, oscarmax
 from tests.reference_powers import renyimax, sq_pnorm_max
 from tests.reference_rows import (
     EPS,
@@ -166,6 +167,8 @@ REFERENCE: dict[str, Callable[..., np.ndarray]] = {
     "budget": budget,
     "sq_pnorm_max": sq_pnorm_max,
     "renyimax": renyimax,
+    "fusedmax": fusedmax,
+    "oscarmax": oscarmax,
 }
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from docs import declared
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = (
@@ -31,7 +33,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def documented() -> set[str]:
     """The names that have a directive on a page of the reference."""
-    text = "".join(page.read_text() for page in (ROOT / "docs/api").glob("*.rst"))
+    text = "".join(declared.expand(page.read_text()) for page in (ROOT / "docs/api").glob("*.rst"))
     return set(re.findall(r"^\.\. (?:auto\w+|py:module|py:data):: ([\w.]+)", text, re.MULTILINE))
 
 

@@ -202,7 +202,7 @@ def check_number(
     name: str, label: str, value: Any, low: float, meaning: str, kind: str = "a number"
 ) -> float:
     """Check that ``value`` is a number (NumPy's count) of at least ``low``."""
-    number = _as_float(name, label, value, kind)
+    number = as_number(name, label, value, kind)
     if not number >= low:  # NaN is not
         least = f"{low:g} {meaning}".rstrip()
         raise FenchelError(f"{name}: `{label}` must be at least {least}; got {value!r}.")
@@ -213,7 +213,7 @@ def check_alpha(
     name: str, value: Any, meaning: str, kind: str = "a number", label: str = "alpha"
 ) -> float:
     """Check the order of a Tsallis entropy: a number above 0."""
-    number = _as_float(name, label, value, kind)
+    number = as_number(name, label, value, kind)
     if not number > 0:  # NaN is not
         raise FenchelError(f"{name}: `{label}` must be above 0 {meaning}; got {value!r}.")
     return number
@@ -228,13 +228,13 @@ def check_alphas(name: str, value: Any, scores: Tensor, dim: int, meaning: str) 
 
 def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:
     """Check that ``value`` is a number above 0 and at most ``high``, as ``expected`` says."""
-    number = _as_float(name, label, value, "a number")
+    number = as_number(name, label, value, "a number")
     if not 0 < number <= high:
         raise FenchelError(f"{name}: `{label}` must be {expected}; got {value!r}.")
     return number
 
 
-def _as_float(name: str, label: str, value: Any, kind: str) -> float:
+def as_number(name: str, label: str, value: Any, kind: str) -> float:
     # A symbolic float of torch.compile has no numbers.Real about it.
     real = isinstance(value, float | int | numbers.Real | torch.SymFloat)
     if isinstance(value, bool) or not real:
@@ -266,7 +266,7 @@ def check_parameter_tensor(
     rows[dim : dim + 1] = [1] if rows else []
     if not _broadcasts_to(value.shape, rows):
         raise FenchelError(
-            f"{name}: expected `{label}` broadcastable to {tuple(rows)} (one value a row: the "
+            f"{name}: expected `{label}` broadcastable to {tuple(rows)} (one value per row: the "
             f"shape of `scores` with size 1 along dim {dim}), but got {tuple(value.shape)}."
         )
     if value.dim() < scores.dim():

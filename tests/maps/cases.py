@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 import fenchel as fy
+from fenchel.maps.declaration import MAPS as DECLARED
+from fenchel.maps.declaration import Map
 from tests.reference import REFERENCE, normmax_uncertainty
 
 INF = math.inf
@@ -22,20 +24,63 @@ ATOL = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 1e-6, torch.bf
 ROUNDING = dict.fromkeys(ATOL, 0.0) | {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 
 
-@dataclass(frozen=True)
-class Map:
-    """One public map: call it as ``map_(scores, param, dim=…, mask=…)``."""
+#: Below this parameter a map has tails so heavy that even scores of -1e9 keep some mass.
+HEAVY_BELOW = {"entmax": 1.0, "renyimax": 1.0}
 
-    name: str
-    function: Callable[..., Tensor]
-    parameter: str | None = None  # the keyword of its parameter
-    params: tuple[float | None, ...] = (None,)  # values to test, the default first
-    smooth: tuple[float | None, ...] = (None,)  # those at which it is differentiable in scores
-    number_only: bool = False  # whether its parameter may not be a tensor
-    heavy_below: float = 0.0  # for a parameter below it, even scores of -1e9 keep some mass
+
+@dataclass(frozen=True)
+class MapCase:
+    """A map as its declaration has it: call it as ``map_(scores, param, dim=…, mask=…)``."""
+
+    declared: Map
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def function(self) -> Callable[..., Tensor]:
+        return self.declared.function
+
+    @property
+    def parameter(self) -> str | None:
+        """The keyword of its parameter."""
+        return None if self.declared.argument is None else self.declared.argument.keyword
+
+    @property
+    def params(self) -> tuple[float | None, ...]:
+        """Values to test, the default first."""
+        argument = self.declared.argument
+        return (None,) if argument is None else (argument.default, *argument.examples)
+
+    @property
+    def smooth(self) -> tuple[float | None, ...]:
+        """Those at which finite differences tell the derivative."""
+        argument = self.declared.argument
+        return tuple(v for v in self.params if argument is None or v not in argument.rough)
+
+    @property
+    def per_row(self) -> bool:
+        """Whether its parameter may be a tensor."""
+        argument = self.declared.argument
+        return argument is not None and argument.per_row
+
+    @property
+    def symmetric(self) -> bool:
+        return self.declared.symmetric
+
+    @property
+    def capped(self) -> bool:
+        """Whether a row has some other mass than 1, and an entry at most 1."""
+        argument = self.declared.argument
+        return argument is not None and argument.up_to_entries
+
+    @property
+    def heavy_below(self) -> float:
+        return HEAVY_BELOW.get(self.name, 0.0)
 
     def __call__(self, scores: Tensor, param: float | Tensor | None = None, **kwargs) -> Tensor:
-        if self.name == "budget" and not isinstance(param, Tensor):
+        if self.capped and not isinstance(param, Tensor):
             param = self.params[0] if param is None else param
             if (
                 scores.dim() and param > scores.shape[kwargs.get("dim", -1)]
@@ -52,54 +97,12 @@ class Map:
 
     def total(self, n: int, param: float | None) -> float:
         """What n unmasked entries sum to."""
-        return min(self.params[0] if param is None else param, n) if self.name == "budget" else 1.0
+        value = self.declared.default if param is None else param
+        return min(self.declared.mass(value), n)
 
 
-MAPS = {
-    m.name: m
-    for m in (
-        Map("softmax", fy.softmax),
-        Map("sparsemax", fy.sparsemax),
-        Map("entmax15", fy.entmax15),
-        Map(
-            "entmax",
-            fy.entmax,
-            "alpha",
-            params=(
-                *(1.5, 1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, INF),
-                *(0.01, 0.1, 0.5, 0.9, 0.999),
-            ),
-            smooth=(1.5, 1.0, 1.001, 1.25, 2.0, 2.5, 4.0, 0.01, 0.5, 0.999),
-            heavy_below=1.0,
-        ),
-        Map(
-            "normmax",
-            fy.normmax,
-            "alpha",
-            params=(2.0, 1.0, 1.001, 1.25, 1.5, 3.0, 10.0, 50.0, INF),
-            smooth=(2.0, 1.25, 1.5, 3.0, 5.0),
-        ),
-        Map("budget", fy.budget, "k", params=(2.0, 0.5, 1.0, 2.5, 5.0), smooth=(2.0, 0.5, 2.5)),
-        Map(
-            "sq_pnorm_max",
-            fy.sq_pnorm_max,
-            "p",
-            params=(1.5, 1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, INF),
-            smooth=(1.5, 1.25, 1.75, 2.0, 2.5, 4.0),
-            number_only=True,
-        ),
-        Map(
-            "renyimax",
-            fy.renyimax,
-            "beta",
-            params=(0.5, 1.0, 0.999, 0.9, 0.1, 0.001),
-            smooth=(0.5, 1.0, 0.999, 0.9, 0.1),
-            number_only=True,
-            heavy_below=1.0,
-        ),
-    )
-}
-
+MAPS = {name: MapCase(declared) for name, declared in sorted(DECLARED.items())}
+PER_ROW = [name for name, map_ in MAPS.items() if map_.per_row]
 GROUP_MAPS = {"fusedmax": fy.fusedmax, "oscarmax": fy.oscarmax}
 
 CASES = [
@@ -115,6 +118,9 @@ SMOOTH = [
 
 every_map = pytest.mark.parametrize("map_", MAPS.values(), ids=MAPS.keys())
 every_case = pytest.mark.parametrize(("map_", "param"), CASES)
+every_symmetric_case = pytest.mark.parametrize(
+    ("map_", "param"), [case for case in CASES if case.values[0].symmetric]
+)
 every_smooth_case = pytest.mark.parametrize(("map_", "param"), SMOOTH)
 every_dtype = pytest.mark.parametrize("dtype", ATOL, ids=lambda d: str(d).removeprefix("torch."))
 
@@ -123,14 +129,14 @@ def randn(*shape: int, rng: torch.Generator, dtype=torch.float64, scale: float =
     return (torch.randn(shape, generator=rng, dtype=torch.float64) * scale).to(dtype)
 
 
-def assert_matches_reference(map_: Map, scores: Tensor, p: Tensor, param=None) -> None:
+def assert_matches_reference(map_: MapCase, scores: Tensor, p: Tensor, param=None) -> None:
     """``p`` is the map of ``scores`` along the last axis, to the accuracy promised for its dtype.
 
     The truth is that of the input as rounded to its dtype, so no error of the input is forgiven.
     """
     assert p.dtype == scores.dtype
     assert p.shape == scores.shape
-    if isinstance(param, Tensor):  # one a row
+    if isinstance(param, Tensor):  # one per row
         param = param.detach().double().expand(*scores.shape[:-1], 1).reshape(-1).numpy()
     x = scores.detach().double().numpy()
     expected = map_.reference(x, param)

@@ -87,7 +87,7 @@ def test_wrong_scores_dim_or_mask(map_, call, message):
 
 
 ALPHA = "`alpha` must be above 0 (1 is softmax, 2 is sparsemax)"
-BETA = "`beta` must be in (0, 1], where Rényi's entropy is concave (1 is softmax)"
+BETA = "`beta` must be in (0, 1] (1 is softmax; above it the entropy is not concave)"
 WRONG_PARAMETER = [
     (fy.entmax, 0.0, f"entmax: {ALPHA}; got 0.0."),
     (fy.entmax, -1.5, f"entmax: {ALPHA}; got -1.5."),
@@ -95,20 +95,20 @@ WRONG_PARAMETER = [
     (
         fy.normmax,
         0.5,
-        "normmax: `alpha` must be at least 1 (1 is argmax, inf is uniform on the support of "
+        "normmax: `q` must be at least 1 (1 is argmax, inf is uniform on the support of "
         "sparsemax); got 0.5.",
     ),
-    (fy.budget, -1, "budget: `k` must be at least 0 (the mass to distribute); got -1."),
+    (fy.budget, -1, "budget: `k` must be a finite number of at least 0 (the mass to distribute); got -1."),
     (fy.budget, 4, "budget: `k` must be at most the 3 entries along dim 1; got 4."),
     (
         fy.sq_pnorm_max,
         0.5,
-        "sq_pnorm_max: `p` must be at least 1 (1 is argmax, 2 is sparsemax); got 0.5.",
+        "sq_pnorm_max: `q` must be at least 1 (1 is argmax, 2 is sparsemax); got 0.5.",
     ),
     (
         fy.sq_pnorm_max,
         torch.tensor(1.5),
-        "sq_pnorm_max: expected `p` to be a number, but got Tensor.",
+        "sq_pnorm_max: expected `q` to be a number, but got Tensor.",
     ),
     (fy.renyimax, 1.5, f"renyimax: {BETA}; got 1.5."),
     (fy.renyimax, math.nan, f"renyimax: {BETA}; got nan."),
@@ -135,19 +135,19 @@ WRONG_PARAMETER = [
     (
         fy.entmax,
         torch.full((3,), 1.5),
-        "entmax: expected `alpha` broadcastable to (2, 1) (one value a row: the shape of `scores` "
+        "entmax: expected `alpha` broadcastable to (2, 1) (one value per row: the shape of `scores` "
         "with size 1 along dim 1), but got (3,).",
     ),
     (
         fy.budget,
         torch.ones(2, 2),
-        "budget: expected `k` broadcastable to (2, 1) (one value a row: the shape of `scores` with "
+        "budget: expected `k` broadcastable to (2, 1) (one value per row: the shape of `scores` with "
         "size 1 along dim 1), but got (2, 2).",
     ),
     (
         fy.normmax,
         torch.ones(2, 1, device="meta"),
-        "normmax: expected `alpha` on the device of `scores` (cpu), but it is on meta.",
+        "normmax: expected `q` on the device of `scores` (cpu), but it is on meta.",
     ),
 ]
 
@@ -175,15 +175,33 @@ def test_wrong_int(name, function, parameter, message):
     assert str(error.value) == message
 
 
+@every_map
+def test_a_number_out_of_range_is_refused(map_):
+    argument = map_.declared.argument
+    if argument is None:
+        pytest.skip("has no parameter")
+    outside = [argument.low - 1, math.nan]
+    outside += [argument.low] if argument.above else []
+    outside += [argument.high + 1] if argument.high < math.inf else []
+    outside += [math.inf] if argument.finite else []
+    for value in outside:
+        with pytest.raises(fy.FenchelError) as error:
+            map_.function(X, **{argument.keyword: value})
+        assert str(error.value) == (
+            f"{map_.name}: `{argument.keyword}` must be {argument.expected}; got {value!r}."
+        )
+
+
+@every_map
 @pytest.mark.parametrize("gamma", [0, -1.0, math.inf, math.nan])
-def test_gamma_is_positive_and_finite(gamma):
+def test_gamma_is_positive_and_finite(map_, gamma):
     with pytest.raises(fy.FenchelError) as error:
-        fy.sq_pnorm_max(X, gamma=gamma)
+        map_.function(X, gamma=gamma)
     assert str(error.value) == (
-        f"sq_pnorm_max: `gamma` must be a positive finite number; got {gamma!r}."
+        f"{map_.name}: `gamma` must be a finite number above 0; got {gamma!r}."
     )
-    with pytest.raises(fy.FenchelError, match="expected `gamma` to be a number, but got Tensor"):
-        fy.sq_pnorm_max(X, gamma=torch.tensor(1.0))
+    with pytest.raises(fy.FenchelError, match="expected `gamma` of a floating dtype"):
+        map_.function(X, gamma=torch.tensor(1))
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -10,7 +10,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.autograd.functional import hessian, jacobian
 
 import fenchel as fy
-from tests.maps.cases import ATOL, INF, MAPS, every_map, every_smooth_case, randn
+from tests.maps.cases import ATOL, INF, MAPS, PER_ROW, every_map, every_smooth_case, randn
 from tests.reference import mp_entmax_dalpha, mp_normmax_dalpha
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -20,28 +20,26 @@ with_parameter = pytest.mark.parametrize(
     ("map_", "param"),
     [
         pytest.param(MAPS[name], value, id=f"{name}-{value:g}")
-        for name, values in {
-            "entmax": (1.01, 1.25, 1.5, 1.75, 2.0, 2.5, 4.0),
-            "normmax": (1.25, 1.5, 2.0, 3.0, 5.0),
-            "budget": (0.5, 1.3, 2.0, 2.5),
-        }.items()
-        for value in values
+        for name in PER_ROW
+        for value in MAPS[name].smooth
     ],
 )
 
 
 def smooth_rows(map_, param, rng, rows: int = 3, n: int = 5, gap: float = 0.03) -> Tensor:
-    """Rows whose support stays the same when any score moves by ``gap``.
+    """Rows whose support and groups stay the same when any score moves by ``gap``.
 
-    At least one of them has two entries strictly inside, so that no derivative is trivially zero.
+    At least one of them has two levels strictly inside, so that no derivative is trivially zero.
     """
     found, steps = [], np.concatenate([np.eye(n), -np.eye(n)]) * gap
     for _ in range(2000):
         x = randn(n, rng=rng, scale=0.6).numpy()
         p = map_.reference(np.vstack([x, x + steps]), param)
-        inside = (p > 0) & ((p < 1) if map_.name == "budget" else True)
-        curved = inside[0].sum() >= 2 or found
+        inside = (p > 0) & ((p < 1) if map_.capped else True)
+        curved = len(np.unique(p[0][inside[0]])) >= 2 or found
+        groups = p[:, :, None] == p[:, None, :]
         stable = (inside == inside[0]).all() and ((p == 0) == (p[0] == 0)).all()
+        stable = stable and (groups == groups[0]).all()
         if curved and stable and p[0][inside[0]].min(initial=1) > 0.03:
             found.append(x)
         if len(found) == rows:
@@ -66,9 +64,19 @@ def jacobian_of_entropy(map_, p: Tensor, param) -> Tensor:
     return out
 
 
+def jacobian_of_groups(p: Tensor) -> Tensor:
+    """The Jacobian of one row whose entries move with their groups, less the mean of all."""
+    inside = p > 0
+    together = ((p[:, None] == p[None, :]) & inside[:, None] & inside[None, :]).to(p.dtype)
+    means = together / together.sum(-1, keepdim=True).clamp(min=1)
+    return means - torch.outer(inside, inside) / inside.sum()
+
+
 def closed_jacobian(map_, p: Tensor, param) -> Tensor:
     """The Jacobian of one row from its answer, by hand."""
     inside = p > 0
+    if map_.name in ("fusedmax", "oscarmax"):
+        return jacobian_of_groups(p)
     if map_.name in ENTROPIES and param != 1:
         return jacobian_of_entropy(map_, p, param)
     if map_.name == "normmax":  # p = v / Σv with v = p / ‖p‖, Σ v^α = 1
@@ -105,7 +113,7 @@ def test_batched_gradients(map_, param, rng):
     rows = jacobian(lambda x: map_(x, param), x)
     together = jacobian(lambda x: map_(x, param), x, vectorize=True)
     torch.testing.assert_close(together, rows, rtol=0, atol=1e-10)
-    if map_.parameter is not None and not map_.number_only:
+    if map_.per_row:
         leaf = torch.tensor(param, dtype=F64, requires_grad=True)
         p = map_(x, leaf)
         (slopes,) = torch.autograd.grad(p, leaf, torch.eye(5, dtype=F64), is_grads_batched=True)
@@ -160,7 +168,7 @@ def test_backward_equals_the_reference(map_, param, dtype, n, rng, backend):
         with fy.use_backend(name):
             grads.append(torch.autograd.grad(map_(leaf, param), leaf, w)[0])
     # A probability near 0 is p^(2−α) in the gradient: above 2 its rounding is magnified.
-    steep = map_.parameter in ("alpha", "p") and (param or 1) > 2
+    steep = map_.parameter in ("alpha", "q") and (param or 1) > 2
     bound = (1e-3 if dtype == torch.float32 else 1e-9) if steep else ATOL[dtype] * 10
     scale = grads[1].abs().amax(-1, keepdim=True).clamp(min=1)
     assert ((grads[0] - grads[1]).abs() <= bound * scale).all()
@@ -265,7 +273,7 @@ def test_parameter_gradient_has_the_parameter_shape(map_, param, shape, rng):
     torch.testing.assert_close(got, per_row.sum_to_size(shape) if shape else per_row.sum())
 
 
-@pytest.mark.parametrize("name", ["entmax", "normmax", "budget"])
+@pytest.mark.parametrize("name", PER_ROW)
 def test_masked_rows_leave_the_parameter_alone(name, rng):
     x = randn(3, 5, rng=rng)
     x[1] = -INF

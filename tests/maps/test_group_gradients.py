@@ -18,7 +18,9 @@ def test_gradcheck(name, rng):
     x = randn(4, 7, rng=rng).requires_grad_()
     lam = torch.tensor([0.05, 0.13, 0.3, 0.02]).double()[:, None].requires_grad_()
     gamma = torch.tensor(0.8).double().requires_grad_()
-    assert torch.autograd.gradcheck(MAPS[name], (x, lam, gamma), check_forward_ad=True)
+    assert torch.autograd.gradcheck(
+        lambda x, lam, gamma: MAPS[name](x, lam, gamma=gamma), (x, lam, gamma), check_forward_ad=True
+    )
     assert torch.autograd.gradgradcheck(lambda s: MAPS[name](s, 0.1), x)  # piecewise linear
 
 
@@ -91,7 +93,7 @@ def test_compile_and_vmap(name, rng):
     lam = torch.tensor(0.2).double().requires_grad_()
 
     def f(s, penalty):
-        return MAPS[name](s, penalty, 0.7)
+        return MAPS[name](s, penalty, gamma=0.7)
 
     wanted = f(x, lam)
     got = torch.compile(f, fullgraph=True)(x, lam)

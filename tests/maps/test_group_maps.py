@@ -134,7 +134,7 @@ def test_limits(name, rng):
 def test_gamma_scales(name, gamma, rng):
     x = randn(20, 9, rng=rng)
     torch.testing.assert_close(
-        MAPS[name](x, 0.1, gamma), MAPS[name](x / gamma, 0.1), atol=1e-13, rtol=0
+        MAPS[name](x, 0.1, gamma=gamma), MAPS[name](x / gamma, 0.1), atol=1e-13, rtol=0
     )
 
 

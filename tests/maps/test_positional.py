@@ -7,21 +7,19 @@ import pytest
 import torch
 
 import fenchel as fy
+from fenchel.maps.declaration import MAPS
+from fenchel.nn.normalizers import MODULES
 
 X = torch.tensor([[1.0, 0.5, -1.0], [0.0, 2.0, 1.9]])
-MAPS = {
-    "entmax": (fy.entmax, "alpha"),
+#: All but those that count entries: `budget(x, 2)` is clear.
+DOUBTFUL = [m for m in MAPS.values() if m.argument and not m.argument.up_to_entries]
+FUNCTIONS = {m.name: (m.function, m.argument.keyword) for m in DOUBTFUL} | {
     "sparse_entmax": (fy.sparse_entmax, "alpha"),
-    "normmax": (fy.normmax, "alpha"),
-    "sq_pnorm_max": (fy.sq_pnorm_max, "p"),
-    "renyimax": (fy.renyimax, "beta"),
-    "fusedmax": (fy.fusedmax, "lam"),
-    "oscarmax": (fy.oscarmax, "lam"),
     "oscarmax_approx": (fy.oscarmax_approx, "lam"),
 }
 
 
-@pytest.mark.parametrize(("function", "parameter"), MAPS.values(), ids=MAPS.keys())
+@pytest.mark.parametrize(("function", "parameter"), FUNCTIONS.values(), ids=FUNCTIONS.keys())
 @pytest.mark.parametrize("value", [0, 1, -1, 2, np.int64(1)], ids=repr)
 def test_a_bare_int_could_mean_either(function, parameter, value):
     """``torch.softmax(x, 1)`` means ``dim=1``."""
@@ -33,19 +31,10 @@ def test_a_bare_int_could_mean_either(function, parameter, value):
     )
 
 
-MODULES = {
-    fy.nn.Entmax: "alpha",
-    fy.nn.Normmax: "alpha",
-    fy.nn.SqPnormMax: "p",
-    fy.nn.Renyimax: "beta",
-    fy.nn.Fusedmax: "lam",
-    fy.nn.Oscarmax: "lam",
-}
-
-
-@pytest.mark.parametrize(("module", "parameter"), MODULES.items(), ids=lambda m: str(m)[-20:])
-def test_modules_too(module, parameter):
+@pytest.mark.parametrize("declared", DOUBTFUL, ids=lambda m: m.name)
+def test_modules_too(declared):
     """``torch.nn.Softmax(1)`` means ``dim=1``."""
+    module, parameter = MODULES[declared.name], declared.argument.keyword
     with pytest.raises(fy.FenchelError, match=f"could mean `dim` or `{parameter}`; write `dim=1`"):
         module(1)
     assert module(dim=0)(X).shape == X.shape

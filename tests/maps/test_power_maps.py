@@ -110,7 +110,7 @@ def test_gamma_is_a_temperature(gamma, dtype, rng):
     x = x + (torch.tensor(1e4).to(dtype) if gamma >= 0.25 else 0)
     x[0, 0], x[1], x[2, 1], x[3, 2] = -INF, -INF, math.nan, INF
     leaf = x.clone().requires_grad_()
-    p = fy.sq_pnorm_max(leaf, 1.5, gamma)
+    p = fy.sq_pnorm_max(leaf, 1.5, gamma=gamma)
     truth = x.double() - x.double().amax(-1, keepdim=True).nan_to_num(0, 0, 0)
     expected = torch.from_numpy(sq_pnorm_max(truth.numpy() / gamma, 1.5))
     expected[2:4] = math.nan
@@ -124,8 +124,8 @@ def test_gamma_is_a_temperature(gamma, dtype, rng):
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_gradcheck_with_gamma(p):
     x = torch.tensor([[0.3, -0.1, 0.0, -4.0]], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: fy.sq_pnorm_max(x, p, 0.7), (x,))
-    assert torch.autograd.gradgradcheck(lambda x: fy.sq_pnorm_max(x, p, 0.7), (x,))
+    assert torch.autograd.gradcheck(lambda x: fy.sq_pnorm_max(x, p, gamma=0.7), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: fy.sq_pnorm_max(x, p, gamma=0.7), (x,))
 
 
 @both_backends
@@ -206,6 +206,6 @@ def test_a_tensor_with_gradient_is_refused_by_the_registered_op(name):
 
 def test_defaults():
     x = torch.tensor([[-1.0, 0.2, 0.6, 0.5]])
-    assert torch.equal(fy.sq_pnorm_max(x), fy.sq_pnorm_max(x, 1.5, 1.0))
+    assert torch.equal(fy.sq_pnorm_max(x), fy.sq_pnorm_max(x, 1.5, gamma=1.0))
     assert torch.equal(fy.renyimax(x), fy.renyimax(x, 0.5))
     assert not torch.equal(fy.sq_pnorm_max(x), fy.sq_pnorm_max(x, gamma=2.0))

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import fenchel as fy
+from fenchel.maps.declaration import Argument
 from tests.maps.cases import ATOL, INF, assert_matches_reference, every_map
 
 ROWS = 100_000
@@ -30,24 +31,18 @@ shifts = st.sampled_from([0.0, 0.0, 0.0, 1.0, -300.0, 1e4, 1e8])
 dtypes = st.sampled_from(
     [torch.float32] * 3 + [torch.float64] * 2 + [torch.float16, torch.bfloat16]
 )
-alphas = st.one_of(
-    st.sampled_from([1.0, 1.001, 1.01, 1.25, 4 / 3, 1.5, 2.0, 3.0, 4.0, 10.0, INF]),
-    st.floats(-6, 0).map(lambda e: 1 + 10**e),
-    st.floats(-3, 4).map(lambda e: 2 + 10**e),
-)
-budgets = st.one_of(st.sampled_from([0.5, 1.0, 2.0, 5.0]), st.floats(1e-3, 80.0))
-betas = st.one_of(
-    st.sampled_from([1.0, 0.999, 0.5, 0.1, 1e-3]),
-    st.floats(-6, 0).map(lambda e: 10**e),
-    st.floats(-12, -1).map(lambda e: 1 - 10**e),
-)
-PARAMETERS = {
-    "entmax": alphas,
-    "normmax": alphas,
-    "budget": budgets,
-    "sq_pnorm_max": alphas,
-    "renyimax": betas,
-}
+
+
+def parameters(argument: Argument | None) -> st.SearchStrategy:
+    """Numbers that a map takes: the examples, and others near the ends of its range and far off."""
+    if argument is None:
+        return st.none()
+    top = min(argument.high, 80.0 if argument.up_to_entries else 1e4)
+    offsets = st.floats(-6, 4).map(lambda e: argument.low + 10**e)
+    near_the_top = st.floats(-12, -1).map(lambda e: top - 10**e)
+    drawn = [st.sampled_from([argument.default, *argument.examples]), offsets]
+    drawn += [near_the_top] if math.isfinite(argument.high) else []
+    return st.one_of(*drawn).map(lambda value: min(value, top))
 
 
 def make_rows(draw: np.random.Generator, n: int, kind: str) -> np.ndarray:
@@ -67,20 +62,17 @@ def make_rows(draw: np.random.Generator, n: int, kind: str) -> np.ndarray:
     return draw.normal(size=(rows, n))
 
 
-def row_parameters(draw: np.random.Generator, name: str, rows: int) -> np.ndarray:
-    if name == "budget":
-        return np.where(
-            draw.random(rows) < 0.5, draw.integers(1, 9, rows), draw.uniform(0, 20, rows)
-        )
-    low, high = 1 + 10 ** draw.uniform(-6, 0, rows), 2 + 10 ** draw.uniform(-3, 3, rows)
-    special = draw.choice([1.0, 1.5, 2.0, 4.0, INF], size=rows)
-    return np.choose(draw.integers(3, size=rows), [low, high, special])
+def row_parameters(draw: np.random.Generator, argument: Argument, rows: int) -> np.ndarray:
+    special = draw.choice([argument.default, *argument.examples], size=rows)
+    most = 1.3 if argument.up_to_entries else 3
+    other = argument.low + 10 ** draw.uniform(-6, most, rows)
+    return np.where(draw.random(rows) < 0.5, special, other)
 
 
 @every_map
 def test_matches_reference_on_many_rows(map_):
     checked = 0
-    per_row_too = map_.parameter is not None and not map_.number_only
+    argument = map_.declared.argument
     available = ["reference", *(["native"] if fy.backends().active == "native" else [])]
 
     @settings(max_examples=300, report_multiple_bugs=False, suppress_health_check=[*HealthCheck])
@@ -91,8 +83,8 @@ def test_matches_reference_on_many_rows(map_):
         shift=shifts,
         dtype=dtypes,
         masked=st.sampled_from([0.0, 0.0, 0.0, 0.3, 0.9]),
-        param=PARAMETERS.get(map_.name, st.none()),
-        per_row=st.sampled_from([False, False, True]) if per_row_too else st.just(False),
+        param=parameters(argument),
+        per_row=st.sampled_from([False, False, True]) if map_.per_row else st.just(False),
         seed=st.integers(0, 2**32 - 1),
     )
     def check(n, kind, scale, shift, dtype, masked, param, per_row, seed):
@@ -102,7 +94,7 @@ def test_matches_reference_on_many_rows(map_):
         rows[draw.random(rows.shape) < masked] = -INF
         x = torch.from_numpy(rows).to(dtype)
         if per_row:
-            numbers = torch.from_numpy(row_parameters(draw, map_.name, len(x)))
+            numbers = torch.from_numpy(row_parameters(draw, argument, len(x)))
             param = numbers.to(dtype if dtype == torch.float64 else torch.float32)[:, None]
         checked += len(x)
         for name in available:
@@ -112,7 +104,7 @@ def test_matches_reference_on_many_rows(map_):
             assert_matches_reference(map_, x, p, param)
             fine = (x < INF).all(-1) & (x > -INF).any(-1)  # half overflows at the largest scales
             assert (p[fine][x[fine] == -INF] == 0).all()
-            if map_.name != "budget" and dtype in (torch.float32, torch.float64):
+            if not map_.capped and dtype in (torch.float32, torch.float64):
                 off = (p[fine].double().sum(-1) - 1).abs()
                 assert (off <= ATOL[dtype] * math.log2(n + 1)).all(), f"sum off by {off.max():.3g}"
 

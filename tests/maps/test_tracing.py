@@ -9,22 +9,29 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fenchel as fy
-from tests.maps.cases import randn
+from fenchel.maps._family import Family
+from tests.maps.cases import MAPS, randn
+from tests.maps.cases import PER_ROW as PER_ROW_NAMES
 
-FIXED = {
-    "softmax": fy.softmax,
-    "sparsemax": fy.sparsemax,
-    "entmax15": fy.entmax15,
-    "entmax": lambda x: fy.entmax(x, 1.25),
-    "normmax": lambda x: fy.normmax(x, 1.5),
-    "budget": lambda x: fy.budget(x, 2.0),
-    "sq_pnorm_max": lambda x: fy.sq_pnorm_max(x, 1.5, gamma=2.0),
+
+
+def with_an_example(map_):
+    """The map at a value that is not the default."""
+    param = next((v for v in map_.smooth if v != map_.params[0]), None)
+    return lambda x: map_(x, param)
+
+
+FIXED = {name: with_an_example(map_) for name, map_ in MAPS.items()} | {
+    "entmax 1.25": lambda x: fy.entmax(x, 1.25),
+    "sq_pnorm_max with gamma": lambda x: fy.sq_pnorm_max(x, 1.5, gamma=2.0),
     "sq_pnorm_max above 2": lambda x: fy.sq_pnorm_max(x, 4.0),
-    "renyimax": lambda x: fy.renyimax(x, 0.5),
+    "a tensor gamma": lambda x: fy.entmax(x, 1.25, gamma=torch.full((5, 1), 0.7)),
     "dim 0": lambda x: fy.entmax15(x, dim=0),
     "mask": lambda x: fy.entmax15(x, mask=torch.arange(6) < 4),
 }
-PER_ROW = {"entmax": fy.entmax, "normmax": fy.normmax, "budget": fy.budget}
+PER_ROW = {name: MAPS[name].function for name in PER_ROW_NAMES}
+#: Their registered ops are (scores, parameter, dim).
+ROW_OPS = [name for name in PER_ROW if isinstance(MAPS[name].declared.family, Family)]
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +113,7 @@ def test_export(name, rng):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", PER_ROW)
+@pytest.mark.parametrize("name", ROW_OPS)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_opcheck(name, dim, backend, rng):
     op = getattr(torch.ops.fenchel, name)
@@ -122,7 +129,7 @@ def test_fake_tensors_keep_the_shape(name):
     assert p.shape == (3, 5)
 
 
-@pytest.mark.parametrize("name", PER_ROW)
+@pytest.mark.parametrize("name", ROW_OPS)
 def test_vmap_of_the_registered_op(name, rng):
     x, parameter = randn(3, 4, 6, rng=rng), 1.2 + torch.rand(3, generator=rng).double()
     op = getattr(torch.ops.fenchel, name)

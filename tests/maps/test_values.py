@@ -95,7 +95,7 @@ def test_one_hot_exactly_when_the_margin_is_met(alpha, dtype):
 @pytest.mark.parametrize("alpha", [1.25, 2.0, 3.0, 10.0, INF])
 def test_normmax_is_one_hot_exactly_when_the_gap_is_one(alpha, dtype):
     x = torch.tensor([[1.0, 0.0, 0.0], [0.75, 0.0, 0.0]], dtype=dtype)
-    p = fy.normmax(x, alpha=alpha)
+    p = fy.normmax(x, q=alpha)
     assert values(p[0]) == [1.0, 0.0, 0.0]
     assert (p[1] > 0).all()
 

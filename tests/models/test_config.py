@@ -8,6 +8,7 @@ import torch
 
 from fenchel import FenchelError
 from fenchel.models import (
+    NORMALIZERS,
     LSTMConfig,
     LSTMSeq2Seq,
     TransformerConfig,
@@ -149,9 +150,8 @@ def test_builds_by_kind():
         (
             "lstm",
             {"attention": "softmin"},
-            "normalizer: expected one of softmax, sparsemax, entmax, fusedmax, oscarmax, "
-            "sq_pnorm_max, normmax, structured, maybe with a parameter after a colon, but got "
-            "'softmin'.",
+            f"normalizer: expected one of {', '.join(NORMALIZERS)}, maybe with a parameter after a "
+            "colon, but got 'softmin'.",
         ),
         (
             "lstm",

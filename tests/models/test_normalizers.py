@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import fenchel as fy
+from fenchel.maps.declaration import MAPS
 from fenchel.models import NORMALIZERS, build_model, normalizer
 from tests.models import tiny
 
@@ -11,32 +12,34 @@ SCORES = torch.tensor([[0.3, 0.1, -0.4, 1.0], [0.5, 0.4, 0.2, 0.1]], dtype=torch
 MASK = torch.tensor([[True, True, True, False], [True] * 4])
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("softmax", lambda z, mask: fy.softmax(z, mask=mask)),
-        ("sparsemax", lambda z, mask: fy.sparsemax(z, mask=mask)),
-        ("entmax", lambda z, mask: fy.entmax(z, 1.5, mask=mask)),
-        ("entmax:1.3", lambda z, mask: fy.entmax(z, 1.3, mask=mask)),
-        ("entmax:learned", lambda z, mask: fy.entmax(z, 1.5, mask=mask)),
-        ("fusedmax", lambda z, mask: fy.fusedmax(z, mask=mask)),
-        ("fusedmax:0.3", lambda z, mask: fy.fusedmax(z, 0.3, mask=mask)),
-        ("oscarmax", lambda z, mask: fy.oscarmax(z, mask=mask)),
-        ("oscarmax:0.3", lambda z, mask: fy.oscarmax(z, 0.3, mask=mask)),
-        ("sq_pnorm_max", lambda z, mask: fy.sq_pnorm_max(z, 1.5, mask=mask)),
-        ("sq_pnorm_max:3", lambda z, mask: fy.sq_pnorm_max(z, 3.0, mask=mask)),
-        ("normmax", lambda z, mask: fy.normmax(z, 2.0, mask=mask)),
-        ("normmax:3", lambda z, mask: fy.normmax(z, 3.0, mask=mask)),
-    ],
-)
+def specs():
+    for name in sorted(NORMALIZERS.keys() & MAPS.keys()):
+        declared = MAPS[name]
+        yield name, declared.default, name
+        for value in () if declared.argument is None else declared.argument.examples[:3]:
+            yield f"{name}:{value:g}", value, name
+    yield "entmax:learned", 1.5, "entmax"
+
+
+@pytest.mark.parametrize(("spec", "value", "name"), specs())
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
-def test_specs_name_the_maps(spec, expected, mask):
-    torch.testing.assert_close(normalizer(spec)(SCORES, mask), expected(SCORES, mask))
+def test_specs_name_the_maps(spec, value, name, mask):
+    declared = MAPS[name]
+    given = {} if declared.argument is None else {declared.argument.keyword: value}
+    expected = declared.function(SCORES, mask=mask, **given)
+    torch.testing.assert_close(normalizer(spec)(SCORES, mask), expected)
 
 
 def test_every_name_is_in_the_specs_that_the_models_are_tested_with():
     tested = {spec.partition(":")[0] for spec in tiny.SPECS}
-    assert tested == NORMALIZERS.keys() - {"structured"}  # which has tests of its own
+    others = {"structured", "entmax15"}  # which has tests of its own; which is entmax
+    assert tested == NORMALIZERS.keys() - others
+
+
+def test_a_budget_is_no_distribution():
+    with pytest.raises(fy.FenchelError, match="normalizer: expected one of entmax, entmax15"):
+        normalizer("budget:1")
+    assert fy.nn.normalizer("budget:1") is not None
 
 
 def test_learned_alpha_is_a_parameter():
@@ -62,10 +65,10 @@ def test_the_table_is_open(kind, monkeypatch):
     ("spec", "message"),
     [
         (
-            "entmax15",
-            "normalizer: expected one of softmax, sparsemax, entmax, fusedmax, oscarmax, "
-            "sq_pnorm_max, normmax, structured, maybe with a parameter after a colon, but got "
-            "'entmax15'.",
+            "hardmax",
+            "normalizer: expected one of entmax, entmax15, fusedmax, normmax, oscarmax, renyimax, "
+            "softmax, sparsemax, sq_pnorm_max, structured, maybe with a parameter after a colon, "
+            "but got 'hardmax'.",
         ),
         (
             "entmax:big",
@@ -81,7 +84,7 @@ def test_the_table_is_open(kind, monkeypatch):
         ),
         (
             "entmax:-0.5",
-            "nn.Entmax: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got -0.5.",
+            "normalizer: `alpha` must be above 0 (1 is softmax, 2 is sparsemax); got -0.5.",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.regularizers import REGULARIZERS
+from fenchel.regularizers.registry import REGULARIZERS
 from tests.regularizers.cases import (
     CASES,
     distributions,

@@ -11,15 +11,14 @@ from torch import Tensor
 from fenchel._checks import FenchelError
 from fenchel.estimators._sklearn import np
 from fenchel.regularizers import (
-    REGULARIZERS,
     Regularizer,
     Scaled,
     Squared,
     StructuredRegularizer,
     Tsallis,
     Zero,
-    as_regularizer,
 )
+from fenchel.regularizers.registry import REGULARIZERS, as_regularizer
 
 #: The names an estimator takes: every Ω on the simplex whose loss can be minimized.
 NAMES = tuple(name for name in REGULARIZERS if name not in ("squared", "zero"))

@@ -7,7 +7,8 @@ from torch import Tensor
 from fenchel._checks import FenchelError
 from fenchel.losses._cross_entropy_shape import rowwise
 from fenchel.losses.structured import refuse_class_options, structured_loss
-from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
+from fenchel.regularizers import Regularizer, StructuredRegularizer
+from fenchel.regularizers.registry import as_regularizer
 
 
 def fenchel_young_loss(

@@ -1,4 +1,4 @@
-"""Maps from scores to sparse probabilities. One file a map."""
+"""Maps from scores to sparse probabilities. One file per map, with its declaration."""
 
 from fenchel.maps._budget import budget
 from fenchel.maps._entmax import entmax

@@ -3,13 +3,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_parameter
+from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._family import Family, Parameter
-from fenchel.maps._prepare import apply, prepare
 
 
 def budget(
-    scores: Tensor, k: float | Tensor = 2.0, dim: int = -1, *, mask: Tensor | None = None
+    scores: Tensor,
+    k: float | Tensor = 2.0,
+    dim: int = -1,
+    *,
+    mask: Tensor | None = None,
+    gamma: float | Tensor = 1.0,
 ) -> Tensor:
     r"""Sparse choice of ``k`` out of ``n``: projection onto the capped simplex.
 
@@ -30,6 +34,8 @@ def budget(
             gives every unmasked entry 1 (a number above n is refused).
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Inclusion probabilities of the shape and dtype of ``scores``.
@@ -42,14 +48,7 @@ def budget(
         Martins & Kreutzer. Learning What's Easy: Fully Differentiable Neural Easy-First Taggers.
         EMNLP 2017 (constrained sparsemax).
     """
-    scores, dim = prepare("budget", scores, dim, mask)
-    parameter = check_parameter("budget", "k", k, scores, dim, 0.0, "(the mass to distribute)")
-    entries = scores.shape[dim] if scores.dim() else 1
-    if not isinstance(parameter, Tensor) and parameter > entries:
-        raise FenchelError(
-            f"budget: `k` must be at most the {entries} entries along dim {dim}; got {parameter:g}."
-        )
-    return apply(BUDGET, scores, parameter, dim)
+    return BUDGET.run(scores, k, dim, mask, gamma)
 
 
 # Derivatives of budget from its output.
@@ -78,9 +77,20 @@ def _active(p: Tensor) -> Tensor:
     return torch.where((p == 0) | (p == 1), 0.0, torch.where(p.isnan(), p, 1.0))
 
 
-BUDGET = Family(
+BUDGET = declare(
     "budget",
-    _jacobian_product,
-    _parameter_derivative,
-    fuses=lambda k: False,
+    budget,
+    Family("budget", _jacobian_product, _parameter_derivative, fuses=lambda k: False),
+    "choose k of n: entries from 0 to 1 that sum to k",
+    Argument(
+        "k",
+        2.0,
+        low=0.0,
+        finite=True,
+        up_to_entries=True,
+        meaning="(the mass to distribute)",
+        examples=(0.5, 1.0, 2.5, 5.0),
+        rough=(1.0, 5.0),
+    ),
+    mass=lambda k: k,
 )

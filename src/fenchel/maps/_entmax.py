@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_alphas, no_bare_int
+from fenchel._checks import no_bare_int
+from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Family, Parameter
-from fenchel.maps._prepare import apply, prepare
 
 
 @no_bare_int("entmax", "alpha")
 def entmax(
-    scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
+    scores: Tensor,
+    alpha: float | Tensor = 1.5,
+    dim: int = -1,
+    *,
+    mask: Tensor | None = None,
+    gamma: float | Tensor = 1.0,
 ) -> Tensor:
     r"""Sparse softmax with a dial: :math:`\alpha = 1` is softmax, 2 is sparsemax, ∞ is argmax.
 
@@ -34,6 +41,8 @@ def entmax(
             gradient; its values are not checked, and one of 0 or less (or NaN) makes its rows NaN.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -46,12 +55,7 @@ def entmax(
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019 (gradient in α).
     """
-    scores, dim = prepare("entmax", scores, dim, mask)
-    parameter = check_alphas("entmax", alpha, scores, dim, _MEANING)
-    return apply(ENTMAX, scores, parameter, dim)
-
-
-_MEANING = "(1 is softmax, 2 is sparsemax)"
+    return ENTMAX.run(scores, alpha, dim, mask, gamma)
 
 
 def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int) -> Tensor:
@@ -72,9 +76,31 @@ def _parameter_derivative(p: Tensor, parameter: Parameter, dim: int) -> Tensor:
     return s * mean - d
 
 
-ENTMAX = Family(
+FAMILY = Family(
     "entmax",
     _jacobian_product,
     _parameter_derivative,
     fuses=lambda alpha: not isinstance(alpha, Tensor) and alpha <= 2,
+)
+
+ENTMAX = declare(
+    "entmax",
+    entmax,
+    FAMILY,
+    "one dial from softmax (1) over sparsemax (2) to argmax (∞)",
+    Argument(
+        "alpha",
+        1.5,
+        low=0.0,
+        above=True,
+        meaning="(1 is softmax, 2 is sparsemax)",
+        examples=(
+            *(1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, math.inf),
+            *(0.01, 0.1, 0.5, 0.9, 0.999),
+        ),
+        rough=(50.0, 1e4, math.inf),
+    ),
+    omega="Tsallis",
+    margin=lambda alpha: math.inf if alpha <= 1 else 1 / (alpha - 1),
+    sparse=lambda alpha: alpha > 1,
 )

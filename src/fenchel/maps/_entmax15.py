@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel.maps._entmax import ENTMAX
-from fenchel.maps._prepare import apply, prepare
+from fenchel.maps.declaration import declare
+from fenchel.maps._entmax import FAMILY
 
 
-def entmax15(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def entmax15(
+    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float | Tensor = 1.0
+) -> Tensor:
     r"""Entmax at :math:`\alpha = 1.5`: sparse like sparsemax, smooth like softmax.
 
     .. math::
@@ -21,6 +23,8 @@ def entmax15(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Te
         scores: any shape, floating dtype.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -32,5 +36,15 @@ def entmax15(scores: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Te
     References:
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
-    scores, dim = prepare("entmax15", scores, dim, mask)
-    return apply(ENTMAX, scores, 1.5, dim)
+    return ENTMAX15.run(scores, None, dim, mask, gamma)
+
+
+ENTMAX15 = declare(
+    "entmax15",
+    entmax15,
+    FAMILY,
+    "entmax at α = 1.5: between softmax and sparsemax",
+    fixed=1.5,
+    omega="Tsallis",
+    margin=lambda _: 2.0,
+)

@@ -1,6 +1,6 @@
 """From a forward kernel to a torch function: autograd, forward mode, vmap, compile, export.
 
-A :class:`Family` is a map with one parameter a row (entmax, normmax, budget). Its maths is stated
+A :class:`Family` is a map with one parameter per row (entmax, normmax, budget). Its maths is stated
 once, from the output, in plain torch: the Jacobian times a vector (these Jacobians are symmetric,
 so that is the vector-Jacobian product too) and the derivative in the parameter. Everything else
 is the same for all families and stands here.
@@ -19,7 +19,7 @@ Which door a call takes:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -38,6 +38,16 @@ from fenchel._expansion import derivative_order, expand, step_from
 Parameter = float | Tensor
 JacobianProduct = Callable[[Tensor, Parameter, Tensor, int], Tensor]
 ParameterDerivative = Callable[[Tensor, Parameter, int], Tensor] | None
+
+
+class RowMap(Protocol):
+    """What computes a map: a :class:`Family`, or the groups of ``_groups``."""
+
+    #: The name of the forward kernel, and of the registered op.
+    op: str
+
+    def __call__(self, scores: Tensor, parameter: Parameter, dim: int) -> Tensor:
+        """The map of float32 or float64 scores along ``dim``."""
 
 
 class Family:

@@ -3,19 +3,18 @@ from __future__ import annotations
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps import _groups
-
-FUSEDMAX = _groups.register("fusedmax")
+from fenchel.maps.declaration import Argument, declare
+from fenchel.maps._groups import Groups
 
 
 @no_bare_int("fusedmax", "lam")
 def fusedmax(
     scores: Tensor,
     lam: float | Tensor = 0.1,
-    gamma: float | Tensor = 1.0,
     dim: int = -1,
     *,
     mask: Tensor | None = None,
+    gamma: float | Tensor = 1.0,
     lengths: Tensor | None = None,
 ) -> Tensor:
     r"""Sparse probabilities that are equal over stretches of neighbours.
@@ -33,10 +32,10 @@ def fusedmax(
         scores: any shape, floating dtype; the order along ``dim`` counts.
         lam: weight of the total variation, a number of at least 0 or a tensor that broadcasts
             against ``scores`` with size 1 along ``dim``, with gradient.
-        gamma: weight of the whole regularizer, a number above 0 or a tensor as ``lam``, with
-            gradient: f(scores / gamma).
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: weight of the whole regularizer, f(scores / gamma): a finite number above 0, or a
+            tensor with one per row, with gradient.
         lengths: how many entries of each row count, integers of the shape of ``scores`` without
             ``dim``, or one for each entry of the first axis.
 
@@ -51,4 +50,24 @@ def fusedmax(
         Niculae & Blondel. A Regularized Framework for Sparse and Structured Neural Attention.
         NeurIPS 2017.
     """
-    return _groups.apply("fusedmax", FUSEDMAX, scores, lam, gamma, dim, mask, lengths)
+    return FUSEDMAX.run(scores, lam, dim, mask, gamma, lengths)
+
+
+FUSEDMAX = declare(
+    "fusedmax",
+    fusedmax,
+    Groups("fusedmax"),
+    "neighbours get equal shares: the fused lasso",
+    Argument(
+        "lam",
+        0.1,
+        low=0.0,
+        meaning="(0 is sparsemax)",
+        examples=(0.0, 0.01, 0.7, 5.0),
+        rough=(0.0, 0.7, 5.0),
+    ),
+    omega="FusedLasso",
+    margin=lambda lam: 1 + 3 * lam,
+    symmetric=False,
+    lengths=True,
+)

@@ -8,28 +8,19 @@ moves at a known slope.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import (
-    FenchelError,
-    check_mask,
-    check_parameter,
-    check_parameter_tensor,
-    check_scores,
-    check_wide,
-    is_transformed,
-)
-from fenchel.maps._family import as_tensor, batch_in_front, fused_backward
+from fenchel._checks import check_parameter_tensor, check_scores, check_wide, is_transformed
+from fenchel.maps._family import Parameter, as_tensor, batch_in_front, fused_backward
 
 _Found = tuple[Tensor, Tensor, Tensor]
 
 
-def register(op: str) -> Any:
+def _registered_op(op: str) -> Any:
     """The map ``op`` as ``fenchel::<op>``: (scores, lam) to (p, groups, slopes), last axis."""
 
     @torch.library.custom_op(
@@ -75,52 +66,33 @@ def register(op: str) -> Any:
     return run
 
 
-def apply(
-    name: str,
-    op: Any,
-    scores: Tensor,
-    lam: Any,
-    gamma: Any,
-    dim: int,
-    mask: Tensor | None,
-    lengths: Tensor | None,
-) -> Tensor:
-    """Check, mask, scale and run a map on scores of any floating dtype along ``dim``."""
-    dim = check_scores(name, scores, dim, may_be_empty=True)
-    if mask is not None:
-        check_mask(name, mask, scores)
-        scores = scores.masked_fill(~mask, -math.inf)
-    if scores.dim() == 0:  # as in torch.softmax, a number is a row of one entry
-        row = scores.unsqueeze(0)
-        return apply(name, op, row, lam, gamma, 0, None, lengths).squeeze(0)
-    if lengths is not None:
-        scores = scores.masked_fill(~_within(name, lengths, scores, dim), -math.inf)
-    penalty = check_parameter(name, "lam", lam, scores, dim, 0.0, "(0 is sparsemax)")
-    scale = check_parameter(name, "gamma", gamma, scores, dim, 0.0, "(and above it)")
-    if not isinstance(scale, Tensor) and not 0 < scale < math.inf:
-        raise FenchelError(f"{name}: `gamma` must be a finite number above 0; got {gamma!r}.")
-    if scores.shape[dim] == 0:  # and a row may have none
-        return scores.clone()
-    dtype = scores.dtype
-    wide = scores.float() if dtype.itemsize == 2 else scores
-    if isinstance(scale, Tensor) or scale != 1:
-        top = wide.detach().amax(dim, keepdim=True)
-        wide = (wide - torch.where(top == -math.inf, 0.0, top)) / scale
-    is_last = dim == wide.dim() - 1
-    wide = wide if is_last else wide.movedim(dim, -1)
-    if isinstance(penalty, Tensor):
-        penalty = penalty.to(wide.device).movedim(dim, -1)
-    if is_transformed():
-        p = _linearised(op, wide, penalty)
-    elif not isinstance(penalty, Tensor) and kernels.is_plain(wide):
-        p = _NumberPenalty.apply(wide, penalty, name)
-    else:
-        p = op(wide, as_tensor(penalty, wide))[0]
-    p = p if is_last else p.movedim(-1, dim)
-    return p if p.dtype == dtype else p.to(dtype)
+class Groups:
+    """A map ``scores, lam -> p`` along ``dim`` that fuses entries, known to torch in every mode.
+
+    Args:
+        op: name of the forward kernel, and of the registered op.
+    """
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+        self.registered = _registered_op(op)
+
+    def __call__(self, scores: Tensor, lam: Parameter, dim: int) -> Tensor:
+        """The map, for float32 or float64 ``scores``, through the cheapest door that serves."""
+        is_last = dim == scores.dim() - 1
+        rows = scores if is_last else scores.movedim(dim, -1)
+        if isinstance(lam, Tensor):
+            lam = lam.to(rows.device).movedim(dim, -1)
+        if is_transformed():
+            p = _linearised(self.registered, rows, lam)
+        elif not isinstance(lam, Tensor) and kernels.is_plain(rows):
+            p = _NumberPenalty.apply(rows, lam, self.op)
+        else:
+            p = self.registered(rows, as_tensor(lam, rows))[0]
+        return p if is_last else p.movedim(-1, dim)
 
 
-def _linearised(op: Any, scores: Tensor, lam: float | Tensor) -> Tensor:
+def _linearised(op: Any, scores: Tensor, lam: Parameter) -> Tensor:
     """The map as the linear function that it is around its input, in plain torch.
 
     For torch.func and forward mode, which cannot look into the registered op.
@@ -171,21 +143,3 @@ def jacobian_product(p: Tensor, group: Tensor, grad: Tensor) -> Tensor:
     sizes = zeros.scatter_add(-1, index, (group >= 0).to(moved.dtype))
     mean = (sums / sizes.clamp(min=1)).gather(-1, index)
     return torch.where(group >= 0, mean, p - p)
-
-
-def _within(name: str, lengths: Any, scores: Tensor, dim: int) -> Tensor:
-    """True for the first ``lengths`` entries of each row."""
-    rows = scores.shape[:dim] + scores.shape[dim + 1 :]
-    fits = isinstance(lengths, Tensor) and not lengths.is_floating_point()
-    if not fits or lengths.dtype == torch.bool or lengths.shape not in (rows, rows[:1]):
-        got = tuple(lengths.shape) if isinstance(lengths, Tensor) else type(lengths).__name__
-        raise FenchelError(
-            f"{name}: expected `lengths` to be an integer tensor of shape {tuple(rows)} or "
-            f"{tuple(rows[:1])}, but got {got}."
-        )
-    if lengths.dim() < len(rows):
-        lengths = lengths.reshape(-1, *(1,) * (len(rows) - 1))
-    places = torch.arange(scores.shape[dim], device=scores.device)
-    shape = [1] * scores.dim()
-    shape[dim] = -1
-    return places.reshape(shape) < lengths.to(scores.device).unsqueeze(dim)

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps import _groups
-
-OSCARMAX = _groups.register("oscarmax")
+from fenchel.maps.declaration import Argument, declare
+from fenchel.maps._groups import Groups
 
 
 @no_bare_int("oscarmax", "lam")
 def oscarmax(
     scores: Tensor,
     lam: float | Tensor = 0.01,
-    gamma: float | Tensor = 1.0,
     dim: int = -1,
     *,
     mask: Tensor | None = None,
+    gamma: float | Tensor = 1.0,
     lengths: Tensor | None = None,
 ) -> Tensor:
     r"""Sparse probabilities that are equal over groups, wherever their entries stand.
@@ -33,10 +34,10 @@ def oscarmax(
         scores: any shape, floating dtype.
         lam: weight of the pairwise maxima, a number of at least 0 or a tensor that broadcasts
             against ``scores`` with size 1 along ``dim``, with gradient.
-        gamma: weight of the whole regularizer, a number above 0 or a tensor as ``lam``, with
-            gradient: f(scores / gamma).
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: weight of the whole regularizer, f(scores / gamma): a finite number above 0, or a
+            tensor with one per row, with gradient.
         lengths: how many entries of each row count, integers of the shape of ``scores`` without
             ``dim``, or one for each entry of the first axis.
 
@@ -51,4 +52,24 @@ def oscarmax(
         Niculae & Blondel. A Regularized Framework for Sparse and Structured Neural Attention.
         NeurIPS 2017.
     """
-    return _groups.apply("oscarmax", OSCARMAX, scores, lam, gamma, dim, mask, lengths)
+    return OSCARMAX.run(scores, lam, dim, mask, gamma, lengths)
+
+
+OSCARMAX = declare(
+    "oscarmax",
+    oscarmax,
+    Groups("oscarmax"),
+    "similar scores get equal shares, wherever they stand",
+    Argument(
+        "lam",
+        0.01,
+        low=0.0,
+        meaning="(0 is sparsemax)",
+        examples=(0.0, 0.1, 0.7, 5.0),
+        rough=(0.0, 0.7, 5.0),
+    ),
+    omega="Oscar",
+    margin=lambda lam: math.inf if lam > 0 else 1.0,
+    symmetric=True,
+    lengths=True,
+)

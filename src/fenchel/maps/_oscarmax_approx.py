@@ -9,7 +9,9 @@ from fenchel.maps._sparsemax import sparsemax
 
 
 @no_bare_int("oscarmax_approx", "lam")
-def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: int = -1) -> Tensor:
+def oscarmax_approx(
+    scores: Tensor, lam: float = 0.01, dim: int = -1, *, gamma: float = 1.0
+) -> Tensor:
     r"""The published approximation of :func:`oscarmax`, for comparison only.
 
     The prox of OSCAR on all of :math:`\mathbb{R}^n`, with absolute values and clipping at 0, and
@@ -19,8 +21,8 @@ def oscarmax_approx(scores: Tensor, lam: float = 0.01, gamma: float = 1.0, dim: 
     Args:
         scores: any shape, floating dtype, finite.
         lam: weight of the pairwise maxima, at least 0.
-        gamma: weight of the whole regularizer, above 0.
         dim: axis to normalise.
+        gamma: weight of the whole regularizer, above 0.
 
     Example:
         >>> scores = torch.tensor([0.2, 0.1, -0.5])

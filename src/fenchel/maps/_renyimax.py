@@ -2,15 +2,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_positive, no_bare_int
+from fenchel._checks import no_bare_int
+from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._power_jacobian import power_product
-from fenchel.maps._prepare import apply, prepare
 
 
 @no_bare_int("renyimax", "beta")
 def renyimax(
-    scores: Tensor, beta: float = 0.5, dim: int = -1, *, mask: Tensor | None = None
+    scores: Tensor,
+    beta: float = 0.5,
+    dim: int = -1,
+    *,
+    mask: Tensor | None = None,
+    gamma: float | Tensor = 1.0,
 ) -> Tensor:
     r"""The dense map of Rényi's entropy: softmax with heavier tails.
 
@@ -29,6 +34,8 @@ def renyimax(
         beta: order of the entropy, a number in (0, 1]; above 1 it is not concave.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -41,12 +48,7 @@ def renyimax(
         Blondel, Martins & Niculae. Learning Classifiers with Fenchel-Young Losses: Generalized
         Entropies, Margins, and Algorithms. AISTATS 2019.
     """
-    scores, dim = prepare("renyimax", scores, dim, mask)
-    order = check_positive("renyimax", "beta", beta, 1.0, _EXPECTED)
-    return apply(RENYIMAX, scores, order, dim)
-
-
-_EXPECTED = "in (0, 1], where Rényi's entropy is concave (1 is softmax)"
+    return RENYIMAX.run(scores, beta, dim, mask, gamma)
 
 
 # Derivatives from the output. With :math:`S = \sum_i p_i^\beta`, minus the entropy has the
@@ -58,9 +60,22 @@ def _jacobian_product(p: Tensor, parameter: Parameter, vector: Tensor, dim: int)
     return power_product(p, parameter, parameter, vector, dim) / parameter
 
 
-RENYIMAX = Family(
+RENYIMAX = declare(
     "renyimax",
-    _jacobian_product,
-    None,
-    fuses=lambda beta: False,
+    renyimax,
+    Family("renyimax", _jacobian_product, None, fuses=lambda beta: False),
+    "dense, with heavier tails than softmax",
+    Argument(
+        "beta",
+        0.5,
+        low=0.0,
+        above=True,
+        high=1.0,
+        meaning="(1 is softmax; above it the entropy is not concave)",
+        per_row=False,
+        examples=(1.0, 0.999, 0.9, 0.1, 0.001),
+        rough=(0.001,),
+    ),
+    omega="Renyi",
+    sparse=lambda beta: False,
 )

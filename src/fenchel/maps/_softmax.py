@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import sys
-
 from torch import Tensor
 
-from fenchel._checks import check_positive
-from fenchel.maps._entmax import ENTMAX
-from fenchel.maps._prepare import POSITIVE, apply, prepare
+from fenchel.maps.declaration import declare
+from fenchel.maps._entmax import FAMILY
 
 
 def softmax(
-    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float = 1.0
+    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float | Tensor = 1.0
 ) -> Tensor:
     r"""The dense member of the family: entmax at :math:`\alpha = 1`.
 
@@ -26,7 +23,8 @@ def softmax(
         scores: any shape, floating dtype.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, a positive finite number: the map of scores / gamma.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -35,6 +33,15 @@ def softmax(
         >>> softmax(torch.tensor([-2.0, 0.0, 0.5]))
         tensor([0.0486, 0.3592, 0.5922])
     """
-    scores, dim = prepare("softmax", scores, dim, mask)
-    temperature = check_positive("softmax", "gamma", gamma, sys.float_info.max, POSITIVE)
-    return apply(ENTMAX, scores, 1.0, dim, temperature)
+    return SOFTMAX.run(scores, None, dim, mask, gamma)
+
+
+SOFTMAX = declare(
+    "softmax",
+    softmax,
+    FAMILY,
+    "dense: every entry gets mass",
+    fixed=1.0,
+    omega="Shannon",
+    sparse=lambda _: False,
+)

@@ -9,17 +9,16 @@ from torch import Tensor
 from fenchel import kernels
 from fenchel._checks import (
     FenchelError,
-    check_alphas,
+    check_mask,
     check_parameter_tensor,
     check_scores,
     check_wide,
     no_bare_int,
     refuse_transforms,
 )
-from fenchel.maps._entmax import _MEANING
+from fenchel.maps._entmax import ENTMAX
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 from fenchel.maps._family import Parameter
-from fenchel.maps._prepare import _HALF, prepare
 
 
 class SparseRows(NamedTuple):
@@ -148,8 +147,11 @@ def sparse_entmax(
     References:
         Peters, Niculae & Martins. Sparse Sequence-to-Sequence Models. ACL 2019.
     """
-    check_scores("sparse_entmax", scores, dim)
-    scores, dim = prepare("sparse_entmax", scores, dim, mask)
+    name = "sparse_entmax"
+    dim = check_scores(name, scores, dim)
+    if mask is not None:
+        check_mask(name, mask, scores)
+        scores = scores.masked_fill(~mask, -math.inf)
     refuse_transforms(
         "sparse_entmax",
         "supports differ in size; give a batch as dimensions of `scores`, or use `fy.entmax`",
@@ -159,11 +161,11 @@ def sparse_entmax(
             "sparse_entmax: expected `scores` with values, because the size of the result depends "
             "on them; give the FakeTensorMode a ShapeEnv, or use `fy.entmax`."
         )
-    parameter = check_alphas("sparse_entmax", alpha, scores, dim, _MEANING)
+    parameter = ENTMAX.argument.rows(name, alpha, scores, dim)
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):
         parameter = parameter.movedim(dim, -1)
-    wide = rows.float() if rows.dtype in _HALF else rows
+    wide = rows.float() if rows.dtype.itemsize == 2 else rows
     tensor, number = (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
     values, indices, sizes, threshold = _op(wide, tensor, number)
     threshold = _settle(threshold.detach().to(wide.dtype), values.detach(), sizes)

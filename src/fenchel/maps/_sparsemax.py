@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import sys
-
 from torch import Tensor
 
-from fenchel._checks import check_positive
-from fenchel.maps._entmax import ENTMAX
-from fenchel.maps._prepare import POSITIVE, apply, prepare
+from fenchel.maps.declaration import declare
+from fenchel.maps._entmax import FAMILY
 
 
 def sparsemax(
-    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float = 1.0
+    scores: Tensor, dim: int = -1, *, mask: Tensor | None = None, gamma: float | Tensor = 1.0
 ) -> Tensor:
     r"""Euclidean projection of scores onto the probability simplex.
 
@@ -25,7 +22,8 @@ def sparsemax(
         scores: any shape, floating dtype.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, a positive finite number: the map of scores / gamma.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -37,6 +35,15 @@ def sparsemax(
     References:
         Martins & Astudillo. From Softmax to Sparsemax. ICML 2016.
     """
-    scores, dim = prepare("sparsemax", scores, dim, mask)
-    temperature = check_positive("sparsemax", "gamma", gamma, sys.float_info.max, POSITIVE)
-    return apply(ENTMAX, scores, 2.0, dim, temperature)
+    return SPARSEMAX.run(scores, None, dim, mask, gamma)
+
+
+SPARSEMAX = declare(
+    "sparsemax",
+    sparsemax,
+    FAMILY,
+    "the Euclidean projection onto the simplex",
+    fixed=2.0,
+    omega="Gini",
+    margin=lambda _: 1.0,
+)

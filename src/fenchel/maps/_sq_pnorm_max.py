@@ -1,44 +1,45 @@
 from __future__ import annotations
 
-import sys
+import math
 
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_number, check_positive, no_bare_int
+from fenchel._checks import no_bare_int
+from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._power_jacobian import power_product, power_sum
-from fenchel.maps._prepare import POSITIVE, apply, prepare
 
 
-@no_bare_int("sq_pnorm_max", "p")
+@no_bare_int("sq_pnorm_max", "q")
 def sq_pnorm_max(
     scores: Tensor,
-    p: float = 1.5,
-    gamma: float = 1.0,
+    q: float = 1.5,
     dim: int = -1,
     *,
     mask: Tensor | None = None,
+    gamma: float | Tensor = 1.0,
 ) -> Tensor:
     r"""The sparse map of the squared norm: sparsemax with another exponent.
 
     .. math::
         \operatorname{sq-pnorm-max}(\theta) = \arg\max_{\mu \in \triangle}
-        \langle \theta, \mu \rangle - \frac{\gamma}{2} \|\mu\|_p^2, \qquad
-        \mu_i \propto [\theta_i / \gamma - \tau]_+^{1/(p - 1)}
+        \langle \theta, \mu \rangle - \frac{\gamma}{2} \|\mu\|_q^2, \qquad
+        \mu_i \propto [\theta_i / \gamma - \tau]_+^{1/(q - 1)}
 
-    At :math:`p = 2` it is sparsemax. Towards 1 (argmax, ties sharing) fewer entries get more of the
+    At :math:`q = 2` it is sparsemax. Towards 1 (argmax, ties sharing) fewer entries get more of the
     mass; above 2 more of them get similar mass, up to ∞, where all but the last ones of the support
-    get the same. One-hot exactly when the best score leads by ``gamma`` or more, whatever ``p``.
+    get the same. One-hot exactly when the best score leads by ``gamma`` or more, whatever ``q``.
     Take :func:`entmax` if the exponent should be learned. ``-inf`` is a mask; a fully masked row is
     all zeros; a row with NaN or ``+inf`` is all NaN.
 
     Args:
         scores: any shape, floating dtype.
-        p: exponent of the norm, a number in [1, ∞].
-        gamma: weight of the norm, a positive number: a temperature, f(scores / gamma).
+        q: exponent of the norm, a number in [1, ∞].
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
+            with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.
@@ -51,16 +52,10 @@ def sq_pnorm_max(
         Niculae & Blondel. A Regularized Framework for Sparse and Structured Neural Attention.
         NeurIPS 2017.
     """
-    scores, dim = prepare("sq_pnorm_max", scores, dim, mask)
-    exponent = check_number("sq_pnorm_max", "p", p, 1.0, _MEANING)
-    temperature = check_positive("sq_pnorm_max", "gamma", gamma, sys.float_info.max, POSITIVE)
-    return apply(SQ_PNORM_MAX, scores, exponent, dim, temperature)
+    return SQ_PNORM_MAX.run(scores, q, dim, mask, gamma)
 
 
-_MEANING = "(1 is argmax, 2 is sparsemax)"
-
-
-# Derivatives of sq_pnorm_max from its output, whose exponent is called q here.
+# Derivatives of sq_pnorm_max from its output.
 #
 # The Hessian of :math:`\|\mu\|_q^2 / 2` is :math:`(q-1) N^{2-q} \operatorname{diag}(\mu^{q-2}) +
 # (2-q) N^{2-2q} \mu^{q-1} (\mu^{q-1})^\top`, :math:`N = \|\mu\|_q`; its inverse is that of
@@ -103,9 +98,20 @@ def _product_at_infinity(p: Tensor, vector: Tensor, dim: int) -> Tensor:
     return direction * along.sum(dim, keepdim=True)
 
 
-SQ_PNORM_MAX = Family(
+SQ_PNORM_MAX = declare(
     "sq_pnorm_max",
-    _jacobian_product,
-    None,
-    fuses=lambda p: False,
+    sq_pnorm_max,
+    Family("sq_pnorm_max", _jacobian_product, None, fuses=lambda q: False),
+    "sparsemax with another exponent",
+    Argument(
+        "q",
+        1.5,
+        low=1.0,
+        meaning="(1 is argmax, 2 is sparsemax)",
+        per_row=False,
+        examples=(1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, math.inf),
+        rough=(1.0, 1.001, 50.0, 1e4, math.inf),
+    ),
+    omega="SquaredNorm",
+    margin=lambda q: 1.0 if q > 1 else 0.0,
 )

@@ -6,12 +6,12 @@ from typing import Any
 from fenchel._checks import FenchelError, check_int, check_number
 from fenchel._short import short
 from fenchel.models._batch import check_vocabulary
-from fenchel.models._normalizers import normalizer
+from fenchel.models._normalizers import NORMALIZERS, normalizer
 from fenchel.models._output import output_alpha
 
 _NORMALIZER = (
-    "softmax, sparsemax, entmax, entmax:1.3, entmax:learned, fusedmax:0.1, oscarmax:0.1, "
-    "sq_pnorm_max:1.5, normmax:2 or, for global attention, structured:subsets:3"
+    f"{', '.join(name for name in NORMALIZERS if name != 'structured')}, maybe with a parameter "
+    "(entmax:1.3, entmax:learned, fusedmax:0.1) or, for global attention, structured:subsets:3"
 )
 _OUTPUT = "output probabilities and loss: softmax, sparsemax, entmax (1.5) or entmax:1.3"
 _SOURCE_SIZE = "number of source tokens; 0 until the task knows it"

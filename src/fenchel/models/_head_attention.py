@@ -3,8 +3,10 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from fenchel.models._normalizers import LEARNED, entmax_alpha, normalizer
+from fenchel.maps.declaration import MAPS
+from fenchel.models._normalizers import normalizer
 from fenchel.nn import MultiheadAttention
+from fenchel.nn.normalizers import read_spec
 
 
 class HeadAttention(MultiheadAttention):
@@ -19,8 +21,9 @@ class HeadAttention(MultiheadAttention):
     """
 
     def __init__(self, width: int, heads: int, spec: str, dropout: float = 0.0) -> None:
-        learned = spec == f"entmax:{LEARNED}"
-        alpha = entmax_alpha(spec)
+        read = read_spec(spec) if spec.partition(":")[0] in MAPS else None
+        alpha = None if read is None else read.alpha
+        learned = read is not None and read.learned
         other = None if learned or alpha is not None else normalizer(spec)
         super().__init__(
             width,

@@ -1,29 +1,32 @@
-"""Maps from scores to weights by name: the one table that configs choose attention from."""
+"""What turns scores into attention weights, by name: any map, or a structure over the source."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from torch.nn import Module
 
 from fenchel import nn
 from fenchel._checks import FenchelError
+from fenchel.maps.declaration import MAPS, Map
 from fenchel.models._structured_attention import structured_attention
 
-LEARNED = "learned"
+
+def _map(name: str, text: str | None) -> Module:
+    return nn.normalizer(name if text is None else f"{name}:{text}")
+
+
+def _sums_to_one(declared: Map) -> bool:
+    """Whether the weights of every row are a distribution: a budget's are not."""
+    return declared.argument is None or not declared.argument.up_to_entries
+
 
 NORMALIZERS: dict[str, Callable[[str | None], Module]] = {
-    "softmax": lambda text: _plain("softmax", text, nn.Softmax),
-    "sparsemax": lambda text: _plain("sparsemax", text, nn.Sparsemax),
-    "entmax": lambda text: _entmax(text),
-    "fusedmax": lambda text: _with_number("fusedmax", text, nn.Fusedmax),
-    "oscarmax": lambda text: _with_number("oscarmax", text, nn.Oscarmax),
-    "sq_pnorm_max": lambda text: _with_number("sq_pnorm_max", text, nn.SqPnormMax),
-    "normmax": lambda text: _with_number("normmax", text, nn.Normmax),
+    **{name: partial(_map, name) for name in sorted(MAPS) if _sums_to_one(MAPS[name])},
     "structured": structured_attention,
 }
-"""Name to a builder of the module, given what follows the colon. A new normalizer is a new row.
+"""Name to a builder of the module, given what follows the colon. A new map has its row at once.
 
 Global attention calls the module with scores (B, T, S) and a mask (B, 1, S) or None; attention of
 heads calls it with scores (B, heads, L, S) only, which are -inf where nothing may be seen.
@@ -31,12 +34,10 @@ heads calls it with scores (B, heads, L, S) only, which are -inf where nothing m
 
 
 def normalizer(spec: str) -> Module:
-    """The map that a spec names, as a module from scores (…, S) to weights along the last axis.
+    """What a spec names, as a module from scores (…, S) to weights along the last axis.
 
     Args:
-        spec: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5), ``"entmax:1.3"``,
-            ``"entmax:learned"`` (α = 1 + σ(a), from 1.5), ``"fusedmax[:λ]"``, ``"oscarmax[:λ]"``,
-            ``"sq_pnorm_max[:p]"``, ``"normmax[:α]"``, ``"structured:subsets[:k]"`` or
+        spec: a map, as :func:`fenchel.nn.normalizer` takes it, or ``"structured:subsets[:k]"`` or
             ``"structured:chain"`` (global attention only).
 
     Returns:
@@ -58,41 +59,3 @@ def normalizer(spec: str) -> Module:
             f"colon, but got {spec!r}."
         )
     return NORMALIZERS[name](text if colon else None)
-
-
-def entmax_alpha(spec: str) -> float | None:
-    """The fixed α of a spec of the entmax family; None for others and where it is learned."""
-    name, colon, text = spec.partition(":")
-    if name in ("softmax", "sparsemax"):
-        return {"softmax": 1.0, "sparsemax": 2.0}[name]
-    if name != "entmax" or text == LEARNED:
-        return None
-    return number(name, text) if colon else 1.5
-
-
-def number(name: str, text: str) -> float:
-    """What follows the colon of a spec, as a number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise FenchelError(
-            f"normalizer: expected a number after the colon of '{name}:…', but got {text!r}."
-        ) from None
-
-
-def _plain(name: str, text: str | None, module: Callable[[], Module]) -> Module:
-    if text is not None:
-        raise FenchelError(
-            f"normalizer: expected '{name}' without a parameter, but got '{name}:{text}'."
-        )
-    return module()
-
-
-def _with_number(name: str, text: str | None, module: Callable[..., Any]) -> Module:
-    return module() if text is None else module(number(name, text))
-
-
-def _entmax(text: str | None) -> Module:
-    if text == LEARNED:
-        return nn.Entmax(learnable=True)
-    return _with_number("entmax", text, nn.Entmax)

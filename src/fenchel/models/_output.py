@@ -10,8 +10,9 @@ from torch.nn import Module, Parameter, init
 from fenchel._checks import FenchelError
 from fenchel.losses import linear_entmax_loss, linear_sparse_entmax
 from fenchel.maps import entmax, softmax
+from fenchel.maps.declaration import MAPS
 from fenchel.models._batch import BOS, PAD
-from fenchel.models._normalizers import entmax_alpha
+from fenchel.nn.normalizers import read_spec
 
 SAMPLE = 256  # rows of the last step that are kept to tell the support size when asked
 
@@ -112,7 +113,8 @@ class OutputLayer(Module):
 
 def output_alpha(spec: str) -> float:
     """The α of an output's spec."""
-    alpha = entmax_alpha(spec) if isinstance(spec, str) else None
+    known = isinstance(spec, str) and spec.partition(":")[0] in MAPS
+    alpha = read_spec(spec).alpha if known else None
     if alpha is None or not alpha >= 1:
         raise FenchelError(
             "output: expected 'softmax', 'sparsemax', 'entmax' or 'entmax:1.3' with a number of at "

@@ -1,22 +1,15 @@
-"""The maps and losses as modules. One file a module, of the name of its function."""
+"""The maps, losses and structures as modules."""
 
-from fenchel.nn._budget import Budget
-from fenchel.nn._entmax import Entmax
-from fenchel.nn._entmax15 import Entmax15
+from fenchel.nn import _maps
 from fenchel.nn._entmax15_loss import Entmax15Loss
 from fenchel.nn._entmax_loss import EntmaxLoss
 from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
-from fenchel.nn._fusedmax import Fusedmax
 from fenchel.nn._linear_chain import LinearChain
 from fenchel.nn._linear_entmax_loss import LinearEntmaxLoss
+from fenchel.nn._maps import *  # noqa: F403  (what a new map adds is public at once)
 from fenchel.nn._multihead_attention import MultiheadAttention
-from fenchel.nn._normmax import Normmax
-from fenchel.nn._oscarmax import Oscarmax
-from fenchel.nn._renyimax import Renyimax
-from fenchel.nn._softmax import Softmax
-from fenchel.nn._sparsemax import Sparsemax
+from fenchel.nn.normalizers import normalizer
 from fenchel.nn._sparsemax_loss import SparsemaxLoss
-from fenchel.nn._sq_pnorm_max import SqPnormMax
 from fenchel.nn._structured_layer import (
     AlignmentLayer,
     MatchingLayer,
@@ -27,25 +20,17 @@ from fenchel.nn._vocab_parallel_entmax_loss import VocabParallelEntmaxLoss
 
 __all__ = [
     "AlignmentLayer",
-    "Budget",
-    "Entmax",
-    "Entmax15",
     "Entmax15Loss",
     "EntmaxLoss",
     "FenchelYoungLoss",
-    "Fusedmax",
     "LinearChain",
     "LinearEntmaxLoss",
     "MatchingLayer",
     "MultiheadAttention",
-    "Normmax",
-    "Oscarmax",
-    "Renyimax",
-    "Softmax",
-    "Sparsemax",
     "SparsemaxLoss",
-    "SqPnormMax",
     "StructuredLayer",
     "TreeLayer",
     "VocabParallelEntmaxLoss",
+    "normalizer",
 ]
+__all__ += _maps.__all__

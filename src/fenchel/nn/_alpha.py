@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from fenchel._checks import FenchelError, check_alpha
+from fenchel.maps.bounds import Bounds
 from fenchel.nn._arguments import written
 
 
@@ -34,18 +34,9 @@ class WithAlpha(Module):
             raise FenchelError(f"{name}: expected `learnable` to be a bool, but got {learnable!r}.")
         self.learnable = learnable
         self.shape = _check_shape(name, shape)
-        self.low = check_alpha(name, low, meaning, label="low")
-        self.high = check_alpha(name, high, meaning, label="high")
-        if not self.low < self.high < math.inf:
-            raise FenchelError(
-                f"{name}: expected `low` < `high` < inf, but got low={low:g}, high={high:g}."
-            )
+        self.bounds = Bounds.check(name, low, high)
         if learnable:
-            if not self.low < self.initial_alpha < self.high:
-                raise FenchelError(
-                    f"{name}: a learnable `alpha` must start strictly between low={self.low:g} "
-                    f"and high={self.high:g}; got {alpha:g}."
-                )
+            self._start = self.bounds.logit(name, self.initial_alpha)
             self.alpha_logit = Parameter(torch.empty(self.shape))
             self.reset_parameters()
         else:
@@ -54,19 +45,19 @@ class WithAlpha(Module):
     def reset_parameters(self) -> None:
         """Put a learned alpha back to where it started."""
         if self.alpha_logit is not None:
-            share = (self.initial_alpha - self.low) / (self.high - self.low)
-            torch.nn.init.constant_(self.alpha_logit, math.log(share / (1 - share)))
+            torch.nn.init.constant_(self.alpha_logit, self._start)
 
     @property
     def alpha(self) -> float | Tensor:
         """The present alpha: a number if fixed, else a tensor of the given shape with gradient."""
         if self.alpha_logit is None:
             return self.initial_alpha
-        return self.low + (self.high - self.low) * self.alpha_logit.sigmoid()
+        return self.bounds.alpha(self.alpha_logit)
 
     def _alpha_repr(self) -> tuple[str, str]:
         """alpha's arguments in the constructor call: before the others, and after them."""
-        learned = f", learnable=True, shape={self.shape}, low={self.low!r}, high={self.high!r}"
+        low, high = self.bounds.low, self.bounds.high
+        learned = f", learnable=True, shape={self.shape}, low={low!r}, high={high!r}"
         return f"alpha={written(self.initial_alpha)}", learned if self.learnable else ""
 
 

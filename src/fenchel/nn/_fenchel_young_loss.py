@@ -7,7 +7,8 @@ from torch import Tensor
 from fenchel.losses import fenchel_young_loss
 from fenchel.losses.structured import refuse_class_options
 from fenchel.nn._loss import LossArguments
-from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
+from fenchel.regularizers import Regularizer, StructuredRegularizer
+from fenchel.regularizers.registry import as_regularizer
 
 
 class FenchelYoungLoss(LossArguments):

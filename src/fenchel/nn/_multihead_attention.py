@@ -12,7 +12,11 @@ from torch.nn import Parameter
 from fenchel._checks import FenchelError, check_alpha
 from fenchel.attention import attention_weights, entmax_attention, weighted_values
 from fenchel.maps import entmax
+from fenchel.maps.bounds import Bounds
 from fenchel.nn._arguments import written
+from fenchel.nn.normalizers import normalizer as by_name
+
+_BOUNDS = Bounds()  # from softmax to sparsemax
 
 
 class MultiheadAttention(torch.nn.MultiheadAttention):
@@ -37,8 +41,9 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         alpha: a number in (0, ∞]; with ``learn_alpha``, where learning starts, between 1 and 2.
         learn_alpha: whether each head learns its own :math:`\alpha = 1 + \sigma(a)`, with the
             parameter ``alpha_logit``.
-        normalizer: any map from scores to weights along the last axis, such as
-            :func:`fenchel.sparsemax` or a module, in the place of entmax; dense.
+        normalizer: a map from scores to weights along the last axis to use instead of entmax: a
+            function such as :func:`fenchel.sparsemax`, a module, or the name of a map, as
+            :func:`fenchel.nn.normalizer` takes it (``"fusedmax:0.2"``). The weights are dense then.
 
     Example:
         >>> attention = fy.nn.MultiheadAttention(8, 2, batch_first=True, alpha=1.5)
@@ -67,7 +72,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         *,
         alpha: float = 1.5,
         learn_alpha: bool = False,
-        normalizer: Callable[[Tensor], Tensor] | None = None,
+        normalizer: Callable[[Tensor], Tensor] | str | None = None,
     ) -> None:
         name = "nn.MultiheadAttention"
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
@@ -93,27 +98,26 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         self._packed = self._qkv_same_embed_dim
         self._qkv_same_embed_dim = False
         self.initial_alpha = check_alpha(name, alpha, "(1 is softmax)")
+        if isinstance(normalizer, str):
+            normalizer = by_name(normalizer)
         if normalizer is not None and (not callable(normalizer) or learn_alpha):
             raise FenchelError(
-                f"{name}: expected `normalizer` to be a callable, without `learn_alpha`, but got "
+                f"{name}: expected `normalizer` to be a callable or the name of a map, without `learn_alpha`, but got "
                 f"{normalizer!r} and learn_alpha={learn_alpha!r}."
             )
         self.normalizer = normalizer
         if learn_alpha:
-            if not 1 < self.initial_alpha < 2:
-                raise FenchelError(
-                    f"{name}: a learned `alpha` must start strictly between 1 and 2; got {alpha:g}."
-                )
-            share = self.initial_alpha - 1
-            logit = torch.full((num_heads,), math.log(share / (1 - share)), device=device)
+            start = _BOUNDS.logit(name, self.initial_alpha)
+            logit = torch.full((num_heads,), start, device=device)
             self.alpha_logit: Parameter | None = Parameter(logit)
         else:
             self.register_parameter("alpha_logit", None)
 
     @property
     def alpha(self) -> float | Tensor:
-        """The present alpha: a number if fixed, else one a head with gradient."""
-        return self.initial_alpha if self.alpha_logit is None else 1 + self.alpha_logit.sigmoid()
+        """The present alpha: a number if fixed, else one per head with gradient."""
+        logit = self.alpha_logit
+        return self.initial_alpha if logit is None else _BOUNDS.alpha(logit)
 
     def forward(
         self,

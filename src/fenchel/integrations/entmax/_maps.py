@@ -124,7 +124,7 @@ def normmax_bisect(
         tensor([0.0000, 0.3110, 0.6890])
     """
     check_count("normmax_bisect", "n_iter", n_iter)
-    return maps.normmax(X, alpha=floating(alpha, X), dim=dim)
+    return maps.normmax(X, q=floating(alpha, X), dim=dim)
 
 
 def budget_bisect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch.nn import Module, Parameter
 
 from fenchel._checks import FenchelError, check_alpha
 from fenchel.integrations.transformers._modules import entmax_modules
+from fenchel.maps.bounds import Bounds
 
 _KEY = "entmax_alpha"  # of a config, and of an attention module
 _MEANING = "(1 is softmax, 2 is sparsemax)"
@@ -19,18 +19,17 @@ registered = {"alpha": DEFAULT}  # for models that nothing else tells one
 
 
 class LearnedAlpha(Module):
-    """One alpha a head between two bounds, low + (high − low) · σ(logit)."""
+    """One alpha per head between two bounds."""
 
-    def __init__(self, heads: int, alpha: float, low: float, high: float, like: Tensor) -> None:
+    def __init__(self, heads: int, start: float, bounds: Bounds, like: Tensor) -> None:
         super().__init__()
-        self.low, self.high = low, high
-        share = (alpha - low) / (high - low)
-        logit = torch.full((heads,), math.log(share / (1 - share)), device=like.device)
+        self.bounds = bounds
+        logit = torch.full((heads,), start, device=like.device)
         self.alpha_logit = Parameter(logit)  # float32 in a model of bfloat16 too
 
     def forward(self) -> Tensor:
         """The present alphas, shape (heads,), with gradient."""
-        return self.low + (self.high - self.low) * self.alpha_logit.sigmoid()
+        return self.bounds.alpha(self.alpha_logit)
 
 
 def alpha_of(module: Module) -> float | Tensor:
@@ -135,18 +134,13 @@ def learn_alpha(
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019.
     """
     name = "learn_alpha"
-    start = check_alpha(name, alpha, _MEANING)
-    least = check_alpha(name, low, _MEANING, label="low")
-    most = check_alpha(name, high, _MEANING, label="high")
-    if not least < start < most < math.inf:
-        raise FenchelError(
-            f"{name}: expected `low` < `alpha` < `high` < inf, but got low={low:g}, "
-            f"alpha={alpha:g}, high={high:g}."
-        )
+    initial = check_alpha(name, alpha, _MEANING)
+    bounds = Bounds.check(name, low, high)
+    start = bounds.logit(name, initial)
     made = []
     for module in entmax_modules(name, model).values():
         like = next(module.parameters())
-        learned = LearnedAlpha(_heads(name, module), start, least, most, like)
+        learned = LearnedAlpha(_heads(name, module), start, bounds, like)
         if hasattr(module, _KEY):
             delattr(module, _KEY)
         module.add_module(_KEY, learned)
