@@ -282,6 +282,31 @@ def test_masked_rows_leave_the_parameter_alone(name, rng):
     assert g[1] == 0 and g.isfinite().all()
 
 
+# ----------------------------------------------------------------------------------- temperature
+
+
+@every_map
+@pytest.mark.parametrize("gamma", [0.2, 3.0])
+def test_gamma_is_a_temperature(map_, gamma, rng):
+    x = randn(5, 7, rng=rng)
+    expected = map_(x / gamma)
+    torch.testing.assert_close(map_(x, gamma=gamma), expected)
+    per_row = torch.full((5, 1), gamma, dtype=F64)
+    torch.testing.assert_close(map_(x, gamma=per_row), expected)
+    turned = map_(x.t().contiguous(), gamma=per_row.t(), dim=0)
+    torch.testing.assert_close(turned, expected.t())
+    # A quotient of large scores is rounded at their size; one of their differences is not.
+    torch.testing.assert_close(map_(x + 1e12, gamma=gamma), map_((x + 1e12 - 1e12) / gamma))
+
+
+@every_map
+def test_gradcheck_in_gamma(map_, rng):
+    x = smooth_rows(map_, None, rng).requires_grad_()
+    gamma = torch.tensor([[1.0], [1.01], [0.99]], dtype=F64, requires_grad=True)
+    assert gradcheck(lambda x, gamma: map_(x, gamma=gamma), (x, gamma), check_forward_ad=True)
+    assert gradgradcheck(lambda x, gamma: map_(x, gamma=gamma), (x, gamma))
+
+
 # ------------------------------------------------------------------------------------ torch.func
 
 

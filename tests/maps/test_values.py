@@ -161,7 +161,7 @@ def test_alpha_out_of_range_is_refused(name, alpha):
     if name == "entmax" and alpha > 0:  # dense, but there
         assert (fy.entmax(torch.tensor([9.0, 0.0]), alpha) > 0).all()
         return
-    with pytest.raises(fy.FenchelError, match="alpha"):
+    with pytest.raises(fy.FenchelError, match=f"`{MAPS[name].parameter}` must be"):
         MAPS[name](torch.zeros(3), alpha)
 
 

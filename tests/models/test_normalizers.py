@@ -21,7 +21,7 @@ def specs():
     yield "entmax:learned", 1.5, "entmax"
 
 
-@pytest.mark.parametrize(("spec", "value", "name"), specs())
+@pytest.mark.parametrize(("spec", "value", "name"), list(specs()))
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
 def test_specs_name_the_maps(spec, value, name, mask):
     declared = MAPS[name]
