@@ -8,6 +8,7 @@ never read, so that no call on a GPU waits for the device.
 from __future__ import annotations
 
 import functools
+import math
 import numbers
 import operator
 from collections.abc import Callable
@@ -224,6 +225,27 @@ def check_alphas(name: str, value: Any, scores: Tensor, dim: int, meaning: str) 
     if isinstance(value, Tensor):
         return check_parameter_tensor(name, "alpha", value, scores, dim)
     return check_alpha(name, value, meaning, "a number or a torch.Tensor")
+
+
+def check_tol(name: str, tol: Any) -> float:
+    """Check a tolerance: a finite number above 0."""
+    value = check_number(name, "tol", tol, 0.0, "(and above it)")
+    if not 0 < value < math.inf:
+        raise FenchelError(f"{name}: `tol` must be a finite number above 0; got {tol!r}.")
+    return value
+
+
+def check_max_iter(name: str, max_iter: Any) -> int:
+    """Check a number of iterations: an int of at least 1."""
+    try:
+        value = operator.index(max_iter)
+    except TypeError:
+        value = 0
+    if value < 1 or isinstance(max_iter, bool):
+        raise FenchelError(
+            f"{name}: expected `max_iter` to be an int of at least 1, but got {max_iter!r}."
+        )
+    return check_int(name, "max_iter", value)
 
 
 def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:

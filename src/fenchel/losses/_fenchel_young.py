@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.losses._cross_entropy_shape import rowwise
-from fenchel.losses.structured import refuse_class_options, structured_loss
+from fenchel.losses.arguments import check_reduction, refuse_class_options
 from fenchel.regularizers import Regularizer, StructuredRegularizer, as_regularizer
 
 
@@ -78,7 +78,7 @@ def fenchel_young_loss(
             label_smoothing=label_smoothing == 0.0,
             dim=dim is None,
         )
-        return structured_loss(
+        return _structured_loss(
             "fenchel_young_loss", omega, scores, target, lengths, mask, cost, reduction
         )
     if lengths is not None or mask is not None:
@@ -98,3 +98,21 @@ def fenchel_young_loss(
         dim=dim,
         cost=cost,
     )
+
+
+def _structured_loss(
+    name: str,
+    omega: StructuredRegularizer,
+    scores: Any,
+    target: Any,
+    lengths: Tensor | None,
+    mask: Tensor | None,
+    cost: float | Tensor | None,
+    reduction: str,
+) -> Tensor:
+    """The Fenchel-Young loss of a batch of structures, reduced over its instances."""
+    check_reduction(name, reduction)
+    rows = omega.loss(scores, target, lengths=lengths, mask=mask, cost=cost)
+    if reduction == "none":
+        return rows
+    return rows.mean() if reduction == "mean" else rows.sum()

@@ -3,19 +3,16 @@
 from fenchel.nn._budget import Budget
 from fenchel.nn._entmax import Entmax
 from fenchel.nn._entmax15 import Entmax15
-from fenchel.nn._entmax15_loss import Entmax15Loss
-from fenchel.nn._entmax_loss import EntmaxLoss
-from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
 from fenchel.nn._fusedmax import Fusedmax
 from fenchel.nn._linear_chain import LinearChain
 from fenchel.nn._linear_entmax_loss import LinearEntmaxLoss
+from fenchel.nn._losses import Entmax15Loss, EntmaxLoss, FenchelYoungLoss, SparsemaxLoss
 from fenchel.nn._multihead_attention import MultiheadAttention
 from fenchel.nn._normmax import Normmax
 from fenchel.nn._oscarmax import Oscarmax
 from fenchel.nn._renyimax import Renyimax
 from fenchel.nn._softmax import Softmax
 from fenchel.nn._sparsemax import Sparsemax
-from fenchel.nn._sparsemax_loss import SparsemaxLoss
 from fenchel.nn._sq_pnorm_max import SqPnormMax
 from fenchel.nn._structured_layer import (
     AlignmentLayer,

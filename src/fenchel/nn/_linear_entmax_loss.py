@@ -10,11 +10,10 @@ from torch.nn import Parameter, init
 
 from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_reduction,
-    check_smoothing,
     linear_entmax_loss,
     linear_sparse_entmax,
 )
+from fenchel.losses.arguments import check_reduction, check_smoothing
 from fenchel.maps import SparseRows
 from fenchel.nn._alpha import WithAlpha
 

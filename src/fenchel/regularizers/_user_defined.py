@@ -7,16 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_number, check_scores
+from fenchel._checks import FenchelError, check_max_iter, check_number, check_scores, check_tol
 from fenchel._graphs import outside_graphs
 from fenchel._warn import warn
 from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers._implicit import implicit_argmax
 from fenchel.solvers import SimplexSolution
-from fenchel.solvers.arguments import check_max_iter, check_tol
-from fenchel.solvers.derivatives import RowFunction, gradient, lifted
 from fenchel.solvers.fista import solve
-from fenchel.solvers.row_function import check_callable, row_function
+from fenchel.solvers.row_function import RowFunction, check_callable, gradient, lifted, row_function
 
 
 class UserDefined(Regularizer):

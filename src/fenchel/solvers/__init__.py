@@ -2,10 +2,8 @@
 
 from fenchel.solvers._dual_point import DualPoint, dual_point
 from fenchel.solvers._sinkhorn import SinkhornSolution, sinkhorn, sinkhorn_solve
-from fenchel.solvers._solution import SimplexSolution
-from fenchel.solvers._sparse_distribution import SparseDistribution
-from fenchel.solvers._sparse_map import sparse_map, sparse_map_means
-from fenchel.solvers.fista import regularized_argmax
+from fenchel.solvers._sparse_map import SparseDistribution, sparse_map, sparse_map_means
+from fenchel.solvers.fista import SimplexSolution, regularized_argmax
 
 __all__ = [
     "DualPoint",

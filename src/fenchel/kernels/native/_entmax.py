@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
 from fenchel.kernels.native._rows import (
     SUFFIX,
-    Parameter,
     layout,
     parameter_rows,
     register_map,

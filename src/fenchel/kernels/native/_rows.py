@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
-
-Parameter = float | Tensor
 
 SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 _ROWS = [c_int64, c_int64, c_int64, torch.float64, c_int64]  # outer, n, inner, parameter, stride

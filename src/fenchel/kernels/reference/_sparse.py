@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter, widen
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._entmax import entmax
-from fenchel.kernels.reference._newton import Parameter, widen
 
 
 @implements("entmax.sparse", REFERENCE)

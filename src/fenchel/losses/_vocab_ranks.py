@@ -1,15 +1,81 @@
-"""Which classes this rank has: explicit shards or DTensors, checked against the other ranks."""
+"""The ranks that share a vocabulary: which classes each has, and all that they send, in bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.losses._linear_shapes import check_layer
-from fenchel.losses._vocab_wire import Wire
+from fenchel.losses._output_layer import check_layer
+
+
+class Collectives:
+    """The collectives of a process group. Every rank of it makes the same calls in turn.
+
+    Sums are gathered and added in order of rank: all ranks then hold the same bits, and loops that
+    end on them end together.
+    """
+
+    #: Bytes that this process has handed to collectives, by every group.
+    sent = 0
+
+    def __init__(self, name: str, group: Any) -> None:
+        if not (dist.is_available() and dist.is_initialized()):
+            raise FenchelError(
+                f"{name}: expected a process group; call torch.distributed.init_process_group "
+                "first, or `fy.linear_entmax_loss` in a single process."
+            )
+        self.name, self.group = name, group
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        if self.rank < 0:
+            raise FenchelError(f"{name}: expected a rank of `group`, but this process is not one.")
+
+    def largest(self, x: Tensor) -> Tensor:
+        """Entry by entry over the ranks; written over ``x``."""
+        return self._reduce(x, dist.ReduceOp.MAX)
+
+    def total(self, x: Tensor) -> Tensor:
+        """Entry by entry over the ranks, not bit by bit the same; written over ``x``."""
+        return self._reduce(x, dist.ReduceOp.SUM)
+
+    def gather(self, x: Tensor) -> Tensor:
+        """(ranks, *x.shape)."""
+        x = x.contiguous()
+        out = x.new_empty((self.size, *x.shape))
+        self._run(x, lambda: dist.all_gather(list(out.unbind()), x, group=self.group))
+        return out
+
+    def sums(self, x: Tensor) -> Tensor:
+        """Entry by entry over the ranks, the same bits on all of them."""
+        return self.gather(x).sum(0)
+
+    def gather_lists(self, x: Tensor, sizes: list[int]) -> list[Tensor]:
+        """The ``x`` of each rank; they are vectors, and all ranks know their ``sizes``."""
+        sent = x.new_zeros(max(sizes))
+        sent[: x.shape[0]] = x
+        return [of_rank[:size] for of_rank, size in zip(self.gather(sent), sizes, strict=True)]
+
+    def _reduce(self, x: Tensor, op: Any) -> Tensor:
+        x = x.contiguous()
+        self._run(x, lambda: dist.all_reduce(x, op, group=self.group))
+        return x
+
+    def _run(self, x: Tensor, collective: Callable[[], object]) -> None:
+        if x.numel() == 0:  # on every rank
+            return
+        Collectives.sent += x.numel() * x.element_size()
+        try:
+            with torch.no_grad():
+                collective()
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{self.name}: rank {self.rank} of {self.size} gets no answer from the others; one "
+                f"has died, raised, or is later than the group's timeout ({error})."
+            ) from error
 
 
 def is_dtensor(x: Any) -> bool:
@@ -70,7 +136,9 @@ def check_shard(name: str, hidden: Any, weight: Any, bias: Any) -> Tensor:
     return check_layer(name, hidden, weight, bias)
 
 
-def agree(name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any) -> tuple[int, int]:
+def agree(
+    name: str, ranks: Collectives, rows: Tensor, weight: Tensor, vocab_start: Any
+) -> tuple[int, int]:
     """The first class of this rank and the number of all classes, once all ranks agree."""
     if vocab_start is not None and (
         isinstance(vocab_start, bool) or not isinstance(vocab_start, int) or vocab_start < 0
@@ -81,7 +149,7 @@ def agree(name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any)
         )
     said = [-1 if vocab_start is None else vocab_start, weight.shape[0], *rows.shape]
     said.append(rows.element_size())
-    heard = wire.gather(torch.tensor(said, device=rows.device)).tolist()
+    heard = ranks.gather(torch.tensor(said, device=rows.device)).tolist()
     if any(of_rank[2:] != heard[0][2:] for of_rank in heard):
         raise FenchelError(
             f"{name}: expected the same `hidden` on all ranks of the group, but got (rows, d, "
@@ -89,7 +157,7 @@ def agree(name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any)
         )
     starts, sizes = [of_rank[0] for of_rank in heard], [of_rank[1] for of_rank in heard]
     if all(start == -1 for start in starts):
-        return sum(sizes[: wire.rank]), _some(name, sum(sizes))
+        return sum(sizes[: ranks.rank]), _some(name, sum(sizes))
     end = 0
     for start, size in sorted(zip(starts, sizes, strict=True)):
         if start != end:
@@ -98,7 +166,7 @@ def agree(name: str, wire: Wire, rows: Tensor, weight: Tensor, vocab_start: Any)
                 f"at {starts} and have {sizes} classes."
             )
         end += size
-    return starts[wire.rank], _some(name, end)
+    return starts[ranks.rank], _some(name, end)
 
 
 def _some(name: str, classes: int) -> int:
