@@ -106,6 +106,26 @@ def check_int(name: str, label: str, value: Any) -> int:
     raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
 
 
+def check_at_least(name: str, label: str, value: Any, low: int) -> int:
+    """Check an int of at least ``low``."""
+    number = check_int(name, label, value)
+    if number < low:
+        raise FenchelError(f"{name}: `{label}` must be at least {low}; got {value}.")
+    return number
+
+
+def check_count(name: str, label: str, value: Any, meaning: str) -> int | None:
+    """Check an int of at least 1, or None, which means ``meaning``."""
+    if value is None:
+        return None
+    number = check_int(name, label, value)
+    if number < 1:
+        raise FenchelError(
+            f"{name}: `{label}` must be at least 1, or None for {meaning}; got {value}."
+        )
+    return number
+
+
 def check_ignore_index(name: str, value: Any) -> int | Tensor:
     """An int (NumPy's count), or a 0-d integer tensor, such as an entry of a target: not read."""
     if isinstance(value, Tensor) and value.dim() == 0 and value.dtype in INTEGERS:

@@ -1,9 +1,9 @@
 """Sequence-to-sequence models with sparse attention and sparse outputs."""
 
+from fenchel.models._attention import GlobalAttention
 from fenchel.models._batch import BOS, EOS, PAD, UNK, Batch
 from fenchel.models._build import build_model, config_from_dict, model_config
 from fenchel.models._config import LSTMConfig, TransformerConfig
-from fenchel.models._global_attention import GlobalAttention
 from fenchel.models._lstm import LSTMSeq2Seq
 from fenchel.models._normalizers import NORMALIZERS, normalizer
 from fenchel.models._output import OutputLayer

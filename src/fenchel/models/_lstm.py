@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import LSTM, Dropout, Embedding
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from fenchel.models._attention import GlobalAttention, Keys
 from fenchel.models._batch import PAD, Batch
 from fenchel.models._config import LSTMConfig, check_buildable
-from fenchel.models._global_attention import GlobalAttention, Keys
 from fenchel.models._output import OutputLayer
 from fenchel.models._seq2seq import (
     DecoderState,

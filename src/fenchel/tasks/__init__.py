@@ -1,14 +1,13 @@
 """Tasks: how files are read, how text becomes numbers, how answers are scored."""
 
-from fenchel.tasks._bpe import BPE
 from fenchel.tasks._files import STDIN, read_lines
 from fenchel.tasks._metrics import edit_distance
 from fenchel.tasks._predict import SearchOptions, evaluate, predict, search_statistics
 from fenchel.tasks._run import Run, ensemble, open_run, open_runs
 from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, SearchConfig
 from fenchel.tasks._task import Example, Task
+from fenchel.tasks._tokens import BPE, Vocabulary
 from fenchel.tasks._train import prepare_run, resume_run, start_run, train_run
-from fenchel.tasks._vocabulary import Vocabulary
 from fenchel.tasks.inflection import (
     Inflection,
     InflectionConfig,

@@ -21,7 +21,7 @@ from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._files import STDIN, Line, LineError, check_not_empty, read_lines
 from fenchel.tasks._metrics import edit_distance
 from fenchel.tasks._task import Example, Task
-from fenchel.tasks._vocabulary import Vocabulary
+from fenchel.tasks._tokens import Vocabulary
 
 _GOLD = "`lemma TAB form TAB tags`"
 _INPUT = "`lemma TAB tags` or `lemma TAB form TAB tags`"

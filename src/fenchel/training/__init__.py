@@ -2,10 +2,9 @@
 
 from fenchel.runs.errors import RankError, TrainingError
 from fenchel.runs.train_config import TrainConfig
-from fenchel.training._batches import bucketed_batches
+from fenchel.training._batches import TrainingBatch, bucketed_batches, pair_length
 from fenchel.training._loop import Trainer
 from fenchel.training._state import TrainResult
-from fenchel.training._workload import TrainingBatch, pair_length
 
 __all__ = [
     "RankError",

@@ -1,9 +1,13 @@
-"""Batches of examples of similar length, in an order that (seed, epoch) alone decides."""
+"""What is trained on, in batches of similar length whose order (seed, epoch) alone decides."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
@@ -78,3 +82,38 @@ def check_lengths(lengths: Sequence[int]) -> None:
                 f"Trainer: expected the length of each example to be an int of at least 1, but "
                 f"got {short(length)} for example {index}."
             )
+
+
+class TrainingBatch(Protocol):
+    """What the loop needs to know of a batch."""
+
+    @property
+    def tokens(self) -> int:
+        """How many target tokens it has, padding not counted."""
+
+    def to(self, device: Any) -> Any:
+        """The same batch on a device."""
+
+
+def pair_length(pair: Any) -> int:
+    """The longer side of a (source, target) pair, the target with its end mark."""
+    return max(len(pair[0]), len(pair[1]) + 1)
+
+
+def model_loss(model: nn.Module, batch: Any) -> Tensor:
+    """``model.loss(batch)``."""
+    loss: Tensor = model.loss(batch)  # type: ignore[operator]
+    return loss
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What to train on and for: examples with their lengths, and the caller's three functions."""
+
+    examples: Sequence[Any]
+    lengths: Sequence[int]
+    collate: Callable[[list[Any]], TrainingBatch]
+    validate: Callable[[nn.Module], Mapping[str, float]]
+    loss: Callable[[nn.Module, Any], Tensor]
+    extra: Mapping[str, Any]
+    digest: str  # of the examples

@@ -19,13 +19,12 @@ from fenchel.runs.errors import TrainingError
 from fenchel.runs.files import DISK_FULL, replace_file
 from fenchel.runs.owner import RunLock, claim, disown
 from fenchel.runs.train_config import TrainConfig
-from fenchel.training._batches import check_lengths
+from fenchel.training._batches import Workload, check_lengths, model_loss, pair_length
 from fenchel.training._interrupt import stop_on_signal
 from fenchel.training._progress import make_progress
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._session import Session
 from fenchel.training._state import TrainResult, check_same_run
-from fenchel.training._workload import Workload, model_loss, pair_length
 from fenchel.training.distributed import (
     Ranks,
     check_parallel,

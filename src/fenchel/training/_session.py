@@ -16,13 +16,12 @@ from fenchel.runs import Checkpoint, CheckpointStore
 from fenchel.runs.checkpoint import Tensors, tensors_of
 from fenchel.runs.errors import TrainingError
 from fenchel.runs.train_config import TrainConfig
-from fenchel.training._batches import bucketed_batches
+from fenchel.training._batches import Workload, bucketed_batches
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._progress import Display
 from fenchel.training._records import NoRecords, Records, observe
 from fenchel.training._schedule import Schedule
 from fenchel.training._state import RunState, TrainResult, judge, result_of
-from fenchel.training._workload import Workload
 from fenchel.training.distributed import (
     Agreement,
     Ranks,

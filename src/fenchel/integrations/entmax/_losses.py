@@ -14,7 +14,7 @@ from fenchel._checks import (
     check_scores,
 )
 from fenchel._targets import check_indices, check_target
-from fenchel.integrations.entmax._arguments import check_count, floating
+from fenchel.integrations.entmax._maps import check_count, floating
 from fenchel.kernels import IGNORED
 from fenchel.regularizers import Gini, Norm, Regularizer, Tsallis
 

@@ -3,7 +3,7 @@
 One process alone takes the same way through all of this and sends nothing.
 """
 
-from fenchel.training.distributed._choose import check_parallel, find_device, make_parallel
+from fenchel.training.distributed._parallel import check_parallel, find_device, make_parallel
 from fenchel.training.distributed._random import (
     gather_random,
     load_random,

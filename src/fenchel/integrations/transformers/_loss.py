@@ -1,3 +1,5 @@
+"""A language model trained with an entmax loss: of its logits, or of what enters its last layer."""
+
 from __future__ import annotations
 
 import functools
@@ -5,11 +7,191 @@ import inspect
 from types import MethodType
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Linear, Module
 
 from fenchel._checks import FenchelError, check_alpha
-from fenchel.integrations.transformers._head import Head
-from fenchel.integrations.transformers._lm_loss import entmax_lm_loss, linear_entmax_lm_loss
+from fenchel.losses import entmax_loss, linear_entmax_loss
+
+_PROBE = 100.0  # a logit this large shows a softcap and a scale
+
+
+class Head:
+    """Two hooks on the output layer, which do nothing until ``skip`` is set."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        layer = model.get_output_embeddings()
+        if type(layer) is not Linear:
+            raise FenchelError(
+                f"{name}: expected {type(model).__name__} to have a torch.nn.Linear for a head, "
+                f"but it is {type(layer).__name__}; use fused=False."
+            )
+        self.name = name
+        self.layer = layer
+        self.skip = False
+        self.checked = False
+        self.hidden: Tensor | None = None
+        self.output: Tensor | None = None
+        self.handles = (
+            layer.register_forward_pre_hook(self.before),
+            layer.register_forward_hook(self.after),
+        )
+
+    def before(self, layer: Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Keep the hidden states; go on with one position of them, or with the probe."""
+        if not self.skip:
+            return None
+        self.hidden = inputs[0]
+        if self.checked:
+            return (inputs[0][:, :1],)
+        return (_probe(self.layer.weight, inputs[0]),)
+
+    def after(self, layer: Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the logits of the probe, to see what becomes of them."""
+        if self.skip and not self.checked:
+            self.output = output.detach()
+
+    def bias(self, model: Any) -> Tensor | None:
+        """What is added to the logits: the layer's bias, and that of the Marian and BART family."""
+        own, more = self.layer.bias, getattr(model, "final_logits_bias", None)
+        if more is None:
+            return own
+        more = more.reshape(-1).to(self.layer.weight.dtype)
+        return more if own is None else own + more
+
+    def check(self, model: Any, logits: Tensor) -> None:
+        """Refuse a model that does something else to its logits after the head."""
+        if self.checked:
+            return
+        expected = self.output
+        assert expected is not None
+        more = getattr(model, "final_logits_bias", None)
+        if more is not None:
+            expected = expected + more
+        same = logits.shape == expected.shape and torch.allclose(
+            logits.detach().float(), expected.float(), rtol=1e-3, atol=1e-3
+        )
+        self.output = None
+        if not same:
+            raise FenchelError(
+                f"{self.name}: expected the logits of {type(model).__name__} to be what its head "
+                "computes, but it changes them afterwards (a softcap, a scale); use fused=False."
+            )
+        self.checked = True
+
+    def remove(self) -> None:
+        """Take the hooks off."""
+        for handle in self.handles:
+            handle.remove()
+
+
+def _probe(weight: Tensor, hidden: Tensor) -> Tensor:
+    """One position of hidden states for which the largest logit is large."""
+    with torch.no_grad():
+        rows = weight.float()
+        row = rows[rows.square().sum(1).argmax()]
+        probe = row * (_PROBE / row.square().sum().clamp_min(1e-12))
+        return probe.to(hidden.dtype).expand(hidden.shape[0], 1, -1)
+
+
+def entmax_lm_loss(
+    logits: Tensor,
+    labels: Tensor | None,
+    vocab_size: int | None = None,
+    num_items_in_batch: Tensor | int | None = None,
+    ignore_index: int = -100,
+    shift_labels: Tensor | None = None,
+    *,
+    alpha: float | Tensor = 1.5,
+    shift: bool = True,
+    label_smoothing: float = 0.0,
+    **others: Any,
+) -> Tensor:
+    r"""The entmax loss of logits, in the place of a model's ``loss_function``.
+
+    .. math:: \frac{1}{n} \sum_{i : y_{i+1} \ne \mathit{ignored}}
+        L_\alpha(\theta_i; y_{i+1})
+
+    For models whose ``forward`` calls ``self.loss_function``, as causal language models do:
+    ``model.loss_function = partial(entmax_lm_loss, alpha=1.5)``. Logits are needed in full; where
+    the head is a plain linear layer, :func:`use_entmax_loss` does without.
+
+    Args:
+        logits: shape (…, tokens, V).
+        labels: class indices, shape (…, tokens); token i predicts label i + 1.
+        vocab_size: not needed, the size of ``logits`` counts.
+        num_items_in_batch: what the sum is divided by, as ``Trainer`` gives it when it accumulates
+            gradients; by default the number of labels that count.
+        ignore_index: class index of labels that do not count.
+        shift_labels: labels that are shifted already, in the place of ``labels``.
+        alpha: a number in (0, ∞], 1 being cross-entropy.
+        shift: False where token i predicts label i: encoder-decoders, masked language models.
+        label_smoothing: how much of each target is spread evenly.
+        others: what else a model passes on to its loss; not used.
+
+    Example:
+        >>> from fenchel.integrations.transformers import entmax_lm_loss
+        >>> logits = torch.tensor([[[0.0, 5.0], [5.0, 0.0], [0.0, 0.0]]])
+        >>> entmax_lm_loss(logits, torch.tensor([[0, 1, 0]]))
+        tensor(0.)
+    """
+    target = _target(labels, shift_labels, shift, ignore_index).to(logits.device)
+    rows = logits.reshape(-1, logits.shape[-1]).float()
+    loss = entmax_loss(
+        rows,
+        target.reshape(-1),
+        alpha,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction="mean" if num_items_in_batch is None else "sum",
+    )
+    return _divided(loss, num_items_in_batch)
+
+
+def linear_entmax_lm_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor | None,
+    num_items_in_batch: Tensor | int | None,
+    shift_labels: Tensor | None,
+    *,
+    alpha: float | Tensor,
+    shift: bool,
+    label_smoothing: float,
+    ignore_index: int = -100,
+) -> Tensor:
+    """The same from the hidden states in front of the head, without logits."""
+    target = _target(labels, shift_labels, shift, ignore_index).to(hidden.device)
+    loss = linear_entmax_loss(
+        hidden,
+        weight,
+        target,
+        alpha,
+        bias=bias,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction="mean" if num_items_in_batch is None else "sum",
+    )
+    return _divided(loss, num_items_in_batch)
+
+
+def _target(
+    labels: Tensor | None, shift_labels: Tensor | None, shift: bool, ignore_index: int
+) -> Tensor:
+    if shift_labels is not None:
+        return shift_labels
+    assert labels is not None
+    return F.pad(labels[..., 1:], (0, 1), value=ignore_index) if shift else labels
+
+
+def _divided(loss: Tensor, items: Tensor | int | None) -> Tensor:
+    if items is None:
+        return loss
+    return loss / (items.to(loss.device) if torch.is_tensor(items) else items)
+
 
 _NAME = "use_entmax_loss"
 _KEY = "_fenchel_entmax_loss"
