@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fenchel.tasks import DataConfig, Inflection, start_run, train_run
-from fenchel.tasks._run_config import default_config, fit
+from fenchel.tasks.run_config import default_config, fit
 
 ENDINGS = {"V;PST": "ed", "V;PRS": "s", "V;PTCP": "ing"}
 

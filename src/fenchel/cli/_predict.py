@@ -26,8 +26,9 @@ from fenchel.cli._output import answer, answer_json, note
 from fenchel.cli._shown import column
 from fenchel.decoding import Hypothesis, SearchResult
 from fenchel.models import EOS
-from fenchel.tasks import STDIN, Example, Run, SearchOptions, Task, ensemble, open_runs
+from fenchel.tasks import Example, Run, SearchOptions, Task, ensemble, open_runs
 from fenchel.tasks import predict as predictions
+from fenchel.tasks.files import STDIN
 
 NOTES = 5
 WAITING = "waiting for lines from the terminal; Ctrl-D ends them."

@@ -7,7 +7,7 @@ from fenchel._checks import FenchelError, check_int, check_number
 from fenchel._short import short
 from fenchel.models._batch import check_vocabulary
 from fenchel.models._normalizers import normalizer
-from fenchel.models._output import output_alpha
+from fenchel.models.output import output_alpha
 
 _NORMALIZER = (
     "softmax, sparsemax, entmax, entmax:1.3, entmax:learned, fusedmax:0.1, oscarmax:0.1, "

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from fenchel._checks import FenchelError, check_alpha
-from fenchel.attention import attention_weights, entmax_attention, weighted_values
+from fenchel.attention import entmax_attention
+from fenchel.attention.dense import attention_weights, weighted_values
 from fenchel.maps import entmax
 from fenchel.nn._arguments import written
 

@@ -22,17 +22,17 @@ from fenchel._checks import FenchelError
 from fenchel._compat import require
 from fenchel._short import short
 from fenchel.models import UNK, Batch, Seq2Seq, build_model
-from fenchel.runs import CheckpointStore, override
 from fenchel.runs.about import MEANING, check_meaning
-from fenchel.runs.checkpoint import same_weights
+from fenchel.runs.checkpoint import CheckpointStore, same_weights
+from fenchel.runs.config_file import override
 from fenchel.runs.directory import check_new, check_writable
 from fenchel.runs.machine import check_fits
 from fenchel.runs.owner import RunLock
-from fenchel.tasks._files import STDIN, unquoted
 from fenchel.tasks._predict import best_answers
 from fenchel.tasks._run import TASKS, Run, create_run, open_run, sized
-from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config, fit
 from fenchel.tasks._task import Task
+from fenchel.tasks.files import STDIN, unquoted
+from fenchel.tasks.run_config import DataConfig, ModelKind, RunConfig, default_config, fit
 from fenchel.tasks.translation import TextConfig
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ def prepare_run(
     from fenchel.training.distributed import is_own_restart
 
     resume = is_own_restart(directory, ranks) or resume
-    with ranks.together():
+    with ranks.all_or_none():
         if ranks.leads and not resume:
             start_run(directory, task, data, model=model or "lstm", settings=settings)
-    with ranks.together():
+    with ranks.all_or_none():
         run = resume_run(directory, task, data, settings if resume else ())
         if model not in (None, run.config.model.kind):
             raise FenchelError(
@@ -225,7 +225,7 @@ def train_run(
     from fenchel.training.distributed import join_ranks
 
     with join_ranks() as joined:
-        ranks = joined.within(run.config.train.timeout_minutes)
+        ranks = joined.with_timeout(run.config.train.timeout_minutes)
         return _train_run(run, ranks, resume, note if ranks.leads else _ignore, show_progress)
 
 
@@ -236,7 +236,7 @@ def _train_run(
 
     task, config = run.task, run.config
     data = config.data
-    with ranks.together(), unquoted():
+    with ranks.all_or_none(), unquoted():
         pairs = [task.pair(example) for example in task.read_gold(data.train, data.language)]
         pairs = _short_enough(pairs, config, note)
         dev = list(task.read_gold(data.dev, data.language))
@@ -246,15 +246,15 @@ def _train_run(
         assert isinstance(model, Seq2Seq)
         # Sharded weights are gathered at each step, for which all ranks must take the same steps.
         lockstep = config.train.parallel == "fsdp"
-        share = dev if lockstep else ranks.share(dev)
+        share = dev if lockstep else ranks.shard(dev)
         answers = best_answers(
             model, task, share, beam=search.validation_beam, max_length=search.max_length
         )
-        answers = answers if lockstep else ranks.unshare(answers)
+        answers = answers if lockstep else ranks.gather_shards(answers)
         scores = task.score(dev, answers)
         return {name: value for name, value in scores.items() if "/" not in name}
 
-    with ranks.together():
+    with ranks.all_or_none():
         if resume:
             _check_checkpoint(run, ranks)
     trainer = Trainer(

@@ -25,10 +25,7 @@ from fenchel.integrations.transformers._alpha import (
     learn_alpha,
     set_alpha,
 )
-from fenchel.integrations.transformers._logits_processor import (
-    EntmaxLogitsProcessor,
-    EntmaxLogitsWarper,
-)
+from fenchel.integrations.transformers._logits_processor import EntmaxLogitsProcessor
 from fenchel.integrations.transformers._loss import (
     EntmaxLossHandle,
     entmax_lm_loss,
@@ -39,7 +36,6 @@ from fenchel.integrations.transformers._register import register, use_entmax_att
 __all__ = [
     "AlphaAnnealing",
     "EntmaxLogitsProcessor",
-    "EntmaxLogitsWarper",
     "EntmaxLossHandle",
     "entmax_lm_loss",
     "get_alpha",

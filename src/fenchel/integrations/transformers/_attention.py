@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import Module
 
 from fenchel._checks import FenchelError
-from fenchel.attention import entmax_attention, weighted_values
-from fenchel.attention.dense import attention_scores
+from fenchel.attention import entmax_attention
+from fenchel.attention.dense import attention_scores, weighted_values
 from fenchel.attention.shapes import Attention, arrange, without_autocast
 from fenchel.integrations.transformers._library import weights_are_recorded
 from fenchel.maps import entmax

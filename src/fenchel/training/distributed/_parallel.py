@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.models import OutputLayer
+from fenchel.models.output import OutputLayer
 from fenchel.runs.machine import usable_device
 from fenchel.runs.tensors import is_sharded, whole
 from fenchel.runs.train_config import TrainConfig

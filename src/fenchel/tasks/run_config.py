@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fenchel._checks import FenchelError
 from fenchel._short import short
 from fenchel.models import LSTMConfig, TransformerConfig
-from fenchel.runs import override
+from fenchel.runs.config_file import override
 from fenchel.runs.train_config import TrainConfig
 from fenchel.runs.typed import check_whole, setting
 from fenchel.tasks._task import Task
@@ -126,7 +126,7 @@ def fit(default: RunConfig, settings: Sequence[str], pairs: Sequence[Any]) -> Ru
 
 
 def _updates_per_epoch(config: RunConfig, pairs: Sequence[Any]) -> int:
-    from fenchel.training import bucketed_batches, pair_length  # not needed to predict
+    from fenchel.training.batches import bucketed_batches, pair_length  # not needed to predict
 
     train = config.train
     return len(

@@ -33,7 +33,7 @@ class OutputLayer(Module):
         label_smoothing: how much of each target is spread over the other tokens.
 
     Example:
-        >>> from fenchel.models import OutputLayer
+        >>> from fenchel.models.output import OutputLayer
         >>> layer = OutputLayer(8, 10, "entmax")
         >>> p = layer.probabilities(torch.randn(3, 8)).detach()
         >>> float(p[:, :2].sum()), round(float(p.sum()), 4)

@@ -13,7 +13,7 @@ def edit_distance(one: str, other: str) -> int:
     """Levenshtein's distance: the fewest insertions, deletions and substitutions of characters.
 
     Example:
-        >>> from fenchel.tasks import edit_distance
+        >>> from fenchel.tasks.metrics import edit_distance
         >>> edit_distance("drawed", "drawn")
         2
     """

@@ -28,7 +28,7 @@ class Vocabulary:
         tokens: the learned tokens, without the four special ones, each once.
 
     Example:
-        >>> from fenchel.tasks import Vocabulary
+        >>> from fenchel.tasks.tokens import Vocabulary
         >>> vocabulary = Vocabulary.learn(["banana", "bread"], min_count=2)
         >>> vocabulary.tokens
         ('a', 'b', 'n')
@@ -114,7 +114,7 @@ class BPE:
         tokenizer: a ``tokenizers.Tokenizer``, as :meth:`learn` and :meth:`load` make it.
 
     Example:
-        >>> from fenchel.tasks import BPE
+        >>> from fenchel.tasks.tokens import BPE
         >>> bpe = BPE.learn(["low lower lowest", "new newer newest"], 267)
         >>> bpe.names(bpe.encode("lower"))
         [' lo', 'wer']
