@@ -107,11 +107,16 @@ def check_int(name: str, label: str, value: Any) -> int:
 
 
 def check_at_least(name: str, label: str, value: Any, low: int) -> int:
-    """Check an int of at least ``low``."""
-    number = check_int(name, label, value)
-    if number < low:
-        raise FenchelError(f"{name}: `{label}` must be at least {low}; got {value}.")
-    return number
+    """Check an int (NumPy's count, and a 0-d tensor's) of at least ``low``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if number < low or isinstance(value, bool):
+        raise FenchelError(
+            f"{name}: expected `{label}` to be an int of at least {low}, but got {value!r}."
+        )
+    return check_int(name, label, number)
 
 
 def check_count(name: str, label: str, value: Any, meaning: str) -> int | None:
@@ -253,19 +258,6 @@ def check_tol(name: str, tol: Any) -> float:
     if not 0 < value < math.inf:
         raise FenchelError(f"{name}: `tol` must be a finite number above 0; got {tol!r}.")
     return value
-
-
-def check_max_iter(name: str, max_iter: Any) -> int:
-    """Check a number of iterations: an int of at least 1."""
-    try:
-        value = operator.index(max_iter)
-    except TypeError:
-        value = 0
-    if value < 1 or isinstance(max_iter, bool):
-        raise FenchelError(
-            f"{name}: expected `max_iter` to be an int of at least 1, but got {max_iter!r}."
-        )
-    return check_int(name, "max_iter", value)
 
 
 def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:

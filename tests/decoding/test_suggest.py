@@ -75,5 +75,7 @@ def test_errors():
     assert str(caught.value) == (
         "suggest: expected `prefix` with 1 rows, as many as `source`, but got 2."
     )
-    with pytest.raises(FenchelError, match=r"^suggest: `ahead` must be at least 0; got -1\.$"):
+    with pytest.raises(
+        FenchelError, match=r"^suggest: expected `ahead` to be an int of at least 0, but got -1\.$"
+    ):
         suggest(CHAIN, *sources(0), torch.tensor([[3]]), ahead=-1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_alpha, check_number
+from fenchel._dtypes import full_dtype
 
 _MEANING = "(1 is softmax, 2 is sparsemax)"
 
@@ -64,7 +65,7 @@ def arrange(
     alpha = _check_alpha(name, alpha, query, lead)
     mask = _check_mask(name, attn_mask, query, (*lead, query.shape[-2], key.shape[-2]))
     dtype = query.dtype
-    wide = torch.float32 if dtype.itemsize == 2 else dtype
+    wide = full_dtype(dtype)
     return Attention(
         _flat(query, lead, wide),
         _flat(key, kv_lead, wide),

@@ -4,7 +4,7 @@ import time
 import warnings
 from typing import Any
 
-from fenchel._checks import FenchelError, check_int, check_number, check_positive
+from fenchel._checks import FenchelError, check_at_least, check_number, check_positive
 from fenchel.estimators._oracle import Oracle, choose_omega
 from fenchel.estimators._sklearn import (
     BaseEstimator,
@@ -65,9 +65,7 @@ class LinearModel(BaseEstimator):
         oracle = Oracle(choose_omega(name, self.omega, self.alpha))
         C = check_positive(name, "C", self.C, float("inf"), "a number above 0")
         tol = check_number(name, "tol", self.tol, 0.0, "(the gradient or gap to stop at)")
-        max_iter = check_int(name, "max_iter", self.max_iter)
-        if max_iter < 1:
-            raise FenchelError(f"{name}: `max_iter` must be at least 1; got {max_iter}.")
+        max_iter = check_at_least(name, "max_iter", self.max_iter, 1)
         if self.solver not in _SOLVERS:
             raise FenchelError(
                 f"{name}: expected `solver` to be 'lbfgs' or 'dual', but got {self.solver!r}."

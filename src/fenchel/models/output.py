@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter, init
 
 from fenchel._checks import FenchelError
+from fenchel._dtypes import full_precision
 from fenchel.losses import linear_entmax_loss, linear_sparse_entmax
 from fenchel.maps import entmax, softmax
 from fenchel.models._batch import BOS, PAD
@@ -69,14 +70,14 @@ class OutputLayer(Module):
         rows, tokens = self.rows_that_count(hidden, target)
         weight, bias = self.weight_and_bias()
         if self.alpha == 1 and self.label_smoothing == 0:
-            return F.cross_entropy(_wide(F.linear(rows, weight, bias)), tokens)
+            return F.cross_entropy(full_precision(F.linear(rows, weight, bias)), tokens)
         return linear_entmax_loss(
             rows, weight, tokens, self.alpha, bias=bias, label_smoothing=self.label_smoothing
         )
 
     def probabilities(self, hidden: Tensor) -> Tensor:
         """(…, V) with exact zeros, in float32 or wider."""
-        scores = _wide(F.linear(hidden, *self.weight_and_bias()))
+        scores = full_precision(F.linear(hidden, *self.weight_and_bias()))
         return softmax(scores) if self.alpha == 1 else entmax(scores, alpha=self.alpha)
 
     def support_size(self) -> float:
@@ -119,8 +120,3 @@ def output_alpha(spec: str) -> float:
             f"least 1, but got {spec!r}."
         )
     return alpha
-
-
-def _wide(scores: Tensor) -> Tensor:
-    """Half precision as float32."""
-    return scores if scores.dtype == torch.float64 else scores.float()

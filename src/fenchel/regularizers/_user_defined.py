@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_max_iter, check_number, check_scores, check_tol
+from fenchel._checks import FenchelError, check_at_least, check_number, check_scores, check_tol
 from fenchel._graphs import outside_graphs
 from fenchel._warn import warn
 from fenchel.regularizers._base import Regularizer
@@ -46,7 +46,7 @@ class UserDefined(Regularizer):
         if not 0 < self.gamma < math.inf:
             raise FenchelError(f"{_MAKER}: `gamma` must be a finite number above 0; got {gamma!r}.")
         self.tol = check_tol(_MAKER, tol)
-        self.max_iter = check_max_iter(_MAKER, max_iter)
+        self.max_iter = check_at_least(_MAKER, "max_iter", max_iter, 1)
         self.name = getattr(f, "__name__", type(f).__name__) if name is None else name
 
     def solve(self, scores: Tensor, dim: int = -1) -> SimplexSolution:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_max_iter, check_scores, check_tol
+from fenchel._checks import check_at_least, check_scores, check_tol
 from fenchel.maps import sparsemax
 from fenchel.solvers.kkt import jacobian_product
 from fenchel.solvers.row_function import RowFunction, gradient, lifted, row_function
@@ -135,7 +135,7 @@ def regularized_argmax(
     """
     name = "regularized_argmax"
     check_scores(name, scores, -1)
-    tol, max_iter = check_tol(name, tol), check_max_iter(name, max_iter)
+    tol, max_iter = check_tol(name, tol), check_at_least(name, "max_iter", max_iter, 1)
     omega = row_function(name, omega, scores.shape[-1], scores.device)
     return solve(omega, scores, tol=tol, max_iter=max_iter, strongly_convex=strongly_convex)
 

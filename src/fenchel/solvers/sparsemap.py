@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_int, check_max_iter, check_tol
+from fenchel._checks import FenchelError, check_at_least, check_int, check_tol
 from fenchel._warn import warn
 from fenchel.kernels import INFEASIBLE, MAX_ITER, SOLVED
 from fenchel.solvers._active_set import active_set
@@ -167,7 +167,7 @@ def _solve(
     tol: float,
     complete: bool | None = None,
 ) -> kernels.Faces:
-    max_iter, tol = check_max_iter(_NAME, max_iter), check_tol(_NAME, tol)
+    max_iter, tol = check_at_least(_NAME, "max_iter", max_iter, 1), check_tol(_NAME, tol)
     scores = problem.scores.detach()
     if complete is None:
         complete = _needs_graph(problem.scores)

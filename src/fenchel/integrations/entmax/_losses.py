@@ -13,6 +13,7 @@ from fenchel._checks import (
     check_parameter,
     check_scores,
 )
+from fenchel._dtypes import full_dtype
 from fenchel._targets import check_indices, check_target
 from fenchel.integrations.entmax._maps import check_count, floating
 from fenchel.kernels import IGNORED
@@ -162,8 +163,7 @@ class _Loss(Module):
         if self.reduction == "sum":
             return losses.sum()
         # In float16 a sum may be infinite when the mean is not.
-        wide = torch.float32 if losses.dtype.itemsize == 2 else losses.dtype
-        return (losses.sum(dtype=wide) / kept.sum()).to(losses.dtype)
+        return (losses.sum(dtype=full_dtype(losses.dtype)) / kept.sum()).to(losses.dtype)
 
 
 class SparsemaxLoss(_Loss):

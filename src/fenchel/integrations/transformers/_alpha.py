@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError, check_alpha
+from fenchel._checks import FenchelError, check_alpha, check_at_least
 from fenchel.integrations.transformers._library import transformers
 
 _KEY = "entmax_alpha"  # of a config, and of an attention module
@@ -199,10 +199,10 @@ class AlphaAnnealing(transformers.TrainerCallback):
     """
 
     def __init__(self, steps: int, start: float = 1.0, end: float = 1.5, delay: int = 0) -> None:
-        self.steps = _check_count("steps", steps, 1)
+        self.steps = check_at_least("AlphaAnnealing", "steps", steps, 1)
         self.start = check_alpha("AlphaAnnealing", start, _MEANING, label="start")
         self.end = check_alpha("AlphaAnnealing", end, _MEANING, label="end")
-        self.delay = _check_count("delay", delay, 0)
+        self.delay = check_at_least("AlphaAnnealing", "delay", delay, 0)
 
     def alpha_at(self, step: int) -> float:
         """The alpha of the step that follows ``step`` others."""
@@ -220,15 +220,6 @@ class AlphaAnnealing(transformers.TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model with the alpha that all steps lead to."""
         set_alpha(kwargs["model"], self.alpha_at(state.global_step))
-
-
-def _check_count(label: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise FenchelError(
-            f"AlphaAnnealing: expected `{label}` to be an int of at least {least}, but got "
-            f"{value!r}."
-        )
-    return value
 
 
 def attention_modules(model: Module) -> dict[str, Module]:

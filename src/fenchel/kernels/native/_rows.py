@@ -15,10 +15,12 @@ from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
 
 SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+#: ``FENCHEL_MAPS`` of ``csrc/fenchel.h``.
+MAPS = ("entmax", "normmax", "budget", "sq_pnorm_max", "renyimax")
 _ROWS = [c_int64, c_int64, c_int64, torch.float64, c_int64]  # outer, n, inner, parameter, stride
 
 
-def register_map(op: str) -> None:
+def _register(op: str) -> None:
     """Enter a map of the core and its fused backward pass into the table."""
     forward = {
         dtype: NativeFunction(f"{op}_forward_{suffix}", [dtype, dtype, *_ROWS])
@@ -69,3 +71,7 @@ def parameter_rows(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
     rows = list(x.shape)
     rows[dim] = 1
     return readable(value.detach().to("cpu").expand(rows), torch.float64), 1
+
+
+for _op in MAPS:
+    _register(_op)
