@@ -45,8 +45,8 @@ nitpick_ignore_regex = [
     # Types that are not public: what a caller does with them is said where they appear.
     (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
     (r"py:class", r"fenchel\.runs\.(tensors\.GatheredTensors|config_file\.Config)"),
-    (r"py:class", r"fenchel\.models\._global_attention\.Keys"),
-    (r"py:class", r"fenchel\.structures\.problem\.Problem|fenchel\.tasks\._files\.Line"),
+    (r"py:class", r"fenchel\.models\._attention\.Keys"),
+    (r"py:class", r"fenchel\.structures\.problem\.Problem|fenchel\.tasks\.files\.Line"),
     # What trains is imported when it is called, so that its types are names only.
     (r"py:class", r"(fenchel\.training\..*)?(Ranks|TrainResult)"),
     (r"py:class", r"sklearn\..*"),
