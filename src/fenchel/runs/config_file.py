@@ -31,7 +31,7 @@ def dump_config(config: Any) -> str:
 
 
 def save_config(config: Any, path: str | Path) -> None:
-    """Write :func:`dump_config` to a file, which is replaced as a whole."""
+    """Write settings to a file, each with its meaning as a comment; it is replaced as a whole."""
     replace_file(Path(path), dump_config(config).encode())
 
 

@@ -103,7 +103,7 @@ class Trainer:
         Raises:
             TrainingError: the loss is not finite, the disk is full, or another rank is gone; the
                 last good checkpoint is kept.
-            RankError: another rank raises one of these, or a FenchelError.
+            fenchel.runs.errors.RankError: another rank raises one of these, or a FenchelError.
         """
         with join_ranks() as joined:
             ranks = joined.with_timeout(self.config.timeout_minutes)
