@@ -11,7 +11,7 @@ import functools
 import math
 import numbers
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -129,6 +129,22 @@ def check_count(name: str, label: str, value: Any, meaning: str) -> int | None:
             f"{name}: `{label}` must be at least 1, or None for {meaning}; got {value}."
         )
     return number
+
+
+def check_choice(name: str, label: str, value: Any, choices: Sequence[str]) -> None:
+    """Check that ``value`` is one of some words."""
+    if value not in choices:
+        *others, last = (repr(choice) for choice in choices)
+        raise FenchelError(
+            f"{name}: expected `{label}` to be {', '.join(others)} or {last}, but got {value!r}."
+        )
+
+
+def check_bool(name: str, label: str, value: Any) -> bool:
+    """Check that ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise FenchelError(f"{name}: expected `{label}` to be a bool, but got {value!r}.")
+    return value
 
 
 def check_ignore_index(name: str, value: Any) -> int | Tensor:

@@ -100,17 +100,17 @@ def test_shapes_of_probabilities(name):
 def test_sources(name):
     search = searches()[name]
     assert sentence(search, MODEL, [[0]], LENGTHS) == (
-        f"{name}: expected `source` to be an int64 tensor with one row a source, but got list."
+        f"{name}: expected `source` to be an int64 tensor with one row per source, but got list."
     )
     assert sentence(search, MODEL, SOURCE.float(), LENGTHS) == (
-        f"{name}: expected `source` to be an int64 tensor with one row a source, but got "
+        f"{name}: expected `source` to be an int64 tensor with one row per source, but got "
         "torch.float32 of shape (2, 3)."
     )
     assert sentence(search, MODEL, SOURCE, LENGTHS[:1]) == (
-        f"{name}: expected `source_lengths` to be a tensor of shape (2,), one length a source, but "
-        "got (1,)."
+        f"{name}: expected `source_lengths` to be a tensor of shape (2,), one length per source, "
+        "but got (1,)."
     )
-    assert sentence(search, MODEL, SOURCE, [3, 3]).endswith("one length a source, but got list.")
+    assert sentence(search, MODEL, SOURCE, [3, 3]).endswith("one length per source, but got list.")
     assert sentence(search, MODEL, SOURCE, torch.tensor([3, 4])) == (
         f"{name}: expected `source_lengths` between 0 and 3, the width of `source`, but got [3, 4]."
     )
@@ -212,7 +212,7 @@ def test_targets():
         "forced_decoding: expected `target` with 2 rows, as many as `source`, but got 1."
     )
     assert sentence(forced_decoding, MODEL, SOURCE, LENGTHS, ROWS[0]) == (
-        "forced_decoding: expected `target` to be an int64 tensor with one row a source, but got "
+        "forced_decoding: expected `target` to be an int64 tensor with one row per source, but got "
         "torch.int64 of shape (2,)."
     )
 

@@ -66,7 +66,7 @@ def beam_search(
         eos: the token that ends an output.
 
     Returns:
-        One :class:`SearchResult` a source.
+        One :class:`SearchResult` per source.
 
     Example:
         >>> from fenchel.decoding import Bigram

@@ -106,7 +106,7 @@ def forced_decoding(
         pad: the token that fills up a target.
 
     Returns:
-        One :class:`Trace` a source.
+        One :class:`Trace` per source.
 
     Example:
         >>> from fenchel.decoding import Bigram
@@ -208,7 +208,7 @@ def suggest(
         pad: the token that fills up a prefix.
 
     Returns:
-        One :class:`Suggestion` a source.
+        One :class:`Suggestion` per source.
 
     Example:
         >>> from fenchel.decoding import Bigram

@@ -14,7 +14,7 @@ from fenchel._checks import FenchelError
 
 
 class State(Protocol):
-    """What a model remembers of the prefixes it has read, one row a prefix."""
+    """What a model remembers of the prefixes it has read, one row per prefix."""
 
     def select(self, index: Tensor) -> State:
         """The rows ``index`` (m,) int64 of this state: reordered, repeated or dropped."""
@@ -73,7 +73,7 @@ def check_source(name: str, source: Any, lengths: Any) -> list[int]:
         got = tuple(lengths.shape) if isinstance(lengths, Tensor) else type(lengths).__name__
         raise FenchelError(
             f"{name}: expected `source_lengths` to be a tensor of shape ({source.shape[0]},), one "
-            f"length a source, but got {got}."
+            f"length per source, but got {got}."
         )
     values = [int(value) for value in lengths.tolist()]
     if any(not 0 <= value <= source.shape[1] for value in values):
@@ -103,6 +103,6 @@ def check_rows(name: str, label: str, rows: Any) -> None:
             else type(rows).__name__
         )
         raise FenchelError(
-            f"{name}: expected `{label}` to be an int64 tensor with one row a source, but got "
+            f"{name}: expected `{label}` to be an int64 tensor with one row per source, but got "
             f"{got}."
         )

@@ -4,7 +4,7 @@ import time
 import warnings
 from typing import Any
 
-from fenchel._checks import FenchelError, check_at_least, check_number, check_positive
+from fenchel._checks import FenchelError, check_at_least, check_choice, check_number, check_positive
 from fenchel.estimators._oracle import Oracle, choose_omega
 from fenchel.estimators._sklearn import (
     BaseEstimator,
@@ -66,10 +66,7 @@ class LinearModel(BaseEstimator):
         C = check_positive(name, "C", self.C, float("inf"), "a number above 0")
         tol = check_number(name, "tol", self.tol, 0.0, "(the gradient or gap to stop at)")
         max_iter = check_at_least(name, "max_iter", self.max_iter, 1)
-        if self.solver not in _SOLVERS:
-            raise FenchelError(
-                f"{name}: expected `solver` to be 'lbfgs' or 'dual', but got {self.solver!r}."
-            )
+        check_choice(name, "solver", self.solver, _SOLVERS)
         two = targets.classes == 2 and not self._keeps_all_scores()
         # Two classes have one vector w = w₂ − w₁; penalizing it means half the C for w₁ = −w₂.
         dual, center = self.solver == "dual", None

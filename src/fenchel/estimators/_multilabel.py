@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fenchel._checks import FenchelError, check_number, check_positive
+from fenchel._checks import FenchelError, check_choice, check_number, check_positive
 from fenchel.estimators._classifier import FenchelYoungClassifier
 from fenchel.estimators._oracle import Oracle
 from fenchel.estimators._sklearn import check_is_fitted, np, sparse, type_of_target
@@ -94,11 +94,7 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
             sample_weight: weights of the rows, at least 0.
         """
         name = type(self).__name__
-        if self.unlabeled not in _UNLABELED:
-            raise FenchelError(
-                f"{name}: expected `unlabeled` to be 'error', 'drop' or 'uniform', but got "
-                f"{self.unlabeled!r}."
-            )
+        check_choice(name, "unlabeled", self.unlabeled, _UNLABELED)
         self._cut()
         X, y = self._check_X_y(X, y)
         if y.ndim == 1 or y.shape[1] == 1:

@@ -127,7 +127,7 @@ def _proportions(name: str, y: Any) -> Any:
         y = y.astype(np.float64)
     except (TypeError, ValueError):
         raise FenchelError(
-            f"{name}: expected `y` of numbers, one proportion a label, but got dtype {y.dtype}."
+            f"{name}: expected `y` of numbers, one proportion per label, but got dtype {y.dtype}."
         ) from None
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y).all(1))[0])

@@ -21,7 +21,7 @@ def entmax_loss(
     dim: int | None = None,
     cost: float | Tensor | None = None,
 ) -> Tensor:
-    r"""The loss of :func:`fenchel.entmax`, in the place of ``F.cross_entropy``.
+    r"""The loss of :func:`fenchel.entmax`, instead of ``F.cross_entropy``.
 
     .. math:: L_\alpha(\theta; y) = \langle p - y, \theta \rangle + \Omega_\alpha(y) -
         \Omega_\alpha(p), \qquad p = \operatorname{entmax}_\alpha(\theta), \qquad
@@ -39,7 +39,7 @@ def entmax_loss(
         target: class indices (int64) or probabilities (floating).
         alpha: a number in (0, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
             the class axis: per row, learnable, with gradient.
-        weight: one number a class, shape (C).
+        weight: one number per class, shape (C).
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -97,7 +97,7 @@ def entmax15_loss(
     Args:
         scores: shape (C), (N, C) or (N, C, d₁, …), or any with ``dim``.
         target: class indices (int64) or probabilities (floating).
-        weight: one number a class, shape (C).
+        weight: one number per class, shape (C).
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -150,7 +150,7 @@ def sparsemax_loss(
     Args:
         scores: shape (C), (N, C) or (N, C, d₁, …), or any with ``dim``.
         target: class indices (int64) or probabilities (floating).
-        weight: one number a class, shape (C).
+        weight: one number per class, shape (C).
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.

@@ -42,7 +42,7 @@ def fenchel_young_loss(
             Or a :class:`fenchel.StructuredRegularizer` such as ``SparseMAP(DependencyTree())``:
             then scores and targets are those of the structure, and of the options below
             ``reduction``, ``cost``, ``lengths`` and ``mask`` apply.
-        weight: one number a class, shape (C). A target q then counts as ⟨weight, q⟩ times the
+        weight: one number per class, shape (C). A target q then counts as ⟨weight, q⟩ times the
             loss against weight · q, made to sum to 1 (what ``F.cross_entropy`` does).
         ignore_index: class index of rows that do not count. If none is left the mean is NaN.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.

@@ -7,7 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_alphas, check_ignore_index, refuse_transforms
+from fenchel._checks import (
+    FenchelError,
+    check_alphas,
+    check_bool,
+    check_ignore_index,
+    refuse_transforms,
+)
 from fenchel._targets import check_target, is_index
 from fenchel.kernels import IGNORED
 from fenchel.losses._cross_entropy_shape import reduce, warn_if_none_kept
@@ -46,7 +52,7 @@ def linear_entmax_loss(
         bias: shape (V), or None; ``-inf`` masks a class.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
-        class_weight: one number a class, shape (V).
+        class_weight: one number per class, shape (V).
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         sparse_grad: whether the gradient of ``weight`` is a sparse tensor of the rows that have
             one, for ``torch.optim.SparseAdam`` and the like.
@@ -68,9 +74,7 @@ def linear_entmax_loss(
     scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])  # no memory
     target = check_index_target(name, target, scores)
     class_weight = check_weight(name, class_weight, scores, scores.dim() - 1, "class_weight")
-    if not isinstance(sparse_grad, bool):
-        raise FenchelError(f"{name}: expected `sparse_grad` to be a bool, but got {sparse_grad!r}.")
-    if sparse_grad and smoothing > 0:
+    if check_bool(name, "sparse_grad", sparse_grad) and smoothing > 0:
         raise FenchelError(
             f"{name}: expected no `label_smoothing` with `sparse_grad`, because it gives every row "
             "of the weight a gradient."

@@ -102,7 +102,7 @@ def chunked_backward(
     lists: Lists,
     dense: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients in hidden, weight and bias, from one number a row."""
+    """Gradients in hidden, weight and bias, from one number per row."""
     wide, scale = full_precision(hidden), full_precision(grad)
     columns = kernels.transpose(lists, weight.shape[0], scale)
     grad_hidden = _times_weight(lists, columns, weight, scale)

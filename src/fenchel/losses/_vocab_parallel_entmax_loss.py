@@ -126,7 +126,7 @@ def _sharded_loss(
 
 
 class _Loss(torch.autograd.Function):
-    """One loss a row."""
+    """One loss per row."""
 
     @staticmethod
     def forward(

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_dim, check_number, check_scores
+from fenchel._checks import FenchelError, check_choice, check_dim, check_number, check_scores
 from fenchel._dtypes import full_precision
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -22,9 +22,7 @@ def class_axis(name: str, scores: Any, dim: int | None) -> int:
 def check_reduction(name: str, reduction: Any) -> None:
     """One of torch's three words."""
     if reduction not in REDUCTIONS:
-        raise FenchelError(
-            f"{name}: expected `reduction` to be 'mean', 'sum' or 'none', but got {reduction!r}."
-        )
+        check_choice(name, "reduction", reduction, REDUCTIONS)
 
 
 def check_smoothing(name: str, value: Any) -> float:
@@ -45,7 +43,7 @@ def check_weight(
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         got = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
         raise FenchelError(
-            f"{name}: expected `{label}` to be a floating tensor of one number a class, but got "
+            f"{name}: expected `{label}` to be a floating tensor of one number per class, but got "
             f"{got}."
         )
     if weight.shape != (classes,) or weight.device != scores.device:

@@ -34,7 +34,7 @@ class LinearEntmaxLoss(WithAlpha):
             layer has its own.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the classes.
-        class_weight: one number a class, shape (V); a buffer.
+        class_weight: one number per class, shape (V); a buffer.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         sparse_grad: whether the gradient of the weight is a sparse tensor.
         device: of the parameters.

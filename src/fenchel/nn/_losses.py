@@ -90,7 +90,7 @@ class FenchelYoungLoss(LossArguments):
         omega: a :class:`fenchel.Regularizer`, or the name of one, or a
             :class:`fenchel.StructuredRegularizer`. Its tensors, if it has any, are
             not parameters of this module: :class:`fenchel.nn.EntmaxLoss` learns its alpha.
-        weight: one number a class, shape (C); a buffer.
+        weight: one number per class, shape (C); a buffer.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -157,14 +157,14 @@ class FenchelYoungLoss(LossArguments):
 
 
 class EntmaxLoss(WithAlpha, LossArguments):
-    r""":func:`fenchel.entmax_loss` as a module, in the place of ``torch.nn.CrossEntropyLoss``.
+    r""":func:`fenchel.entmax_loss` as a module, instead of ``torch.nn.CrossEntropyLoss``.
 
     Args:
         alpha: a number in (0, ∞]; with ``learnable``, where learning starts.
         learnable: whether alpha is learned, as in :class:`fenchel.nn.Entmax`.
         shape: shape of a learned alpha, broadcast against the scores with size 1 along the class
             axis.
-        weight: one number a class, shape (C); a buffer.
+        weight: one number per class, shape (C); a buffer.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -212,10 +212,10 @@ class EntmaxLoss(WithAlpha, LossArguments):
 
 
 class Entmax15Loss(LossArguments):
-    r""":func:`fenchel.entmax15_loss` as a module, in the place of ``CrossEntropyLoss``.
+    r""":func:`fenchel.entmax15_loss` as a module, instead of ``CrossEntropyLoss``.
 
     Args:
-        weight: one number a class, shape (C); a buffer.
+        weight: one number per class, shape (C); a buffer.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -250,10 +250,10 @@ class Entmax15Loss(LossArguments):
 
 
 class SparsemaxLoss(LossArguments):
-    r""":func:`fenchel.sparsemax_loss` as a module, in the place of ``CrossEntropyLoss``.
+    r""":func:`fenchel.sparsemax_loss` as a module, instead of ``CrossEntropyLoss``.
 
     Args:
-        weight: one number a class, shape (C); a buffer.
+        weight: one number per class, shape (C); a buffer.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.

@@ -23,7 +23,7 @@ class SimplexSolution:
 
     Args:
         p: the point, of the shape and dtype of the scores; no graph is attached.
-        gap: float64, one number a row: the Frank-Wolfe gap :math:`\max_j g_j - \langle g, p
+        gap: float64, one number per row: the Frank-Wolfe gap :math:`\max_j g_j - \langle g, p
             \rangle` at :math:`g = \theta - \nabla\Omega(p)`. The value at ``p`` is below the
             maximum by at most that much.
         iterations: int64, steps taken in a row.

@@ -22,7 +22,7 @@ registered = {"alpha": DEFAULT}  # for models that nothing else tells one
 
 
 class LearnedAlpha(Module):
-    """One alpha a head between two bounds, low + (high − low) · σ(logit)."""
+    """One alpha per head between two bounds, low + (high − low) · σ(logit)."""
 
     def __init__(self, heads: int, alpha: float, low: float, high: float, like: Tensor) -> None:
         super().__init__()

@@ -109,7 +109,7 @@ def entmax_lm_loss(
     label_smoothing: float = 0.0,
     **others: Any,
 ) -> Tensor:
-    r"""The entmax loss of logits, in the place of a model's ``loss_function``.
+    r"""The entmax loss of logits, instead of a model's ``loss_function``.
 
     .. math:: \frac{1}{n} \sum_{i : y_{i+1} \ne \mathit{ignored}}
         L_\alpha(\theta_i; y_{i+1})
@@ -125,7 +125,7 @@ def entmax_lm_loss(
         num_items_in_batch: what the sum is divided by, as ``Trainer`` gives it when it accumulates
             gradients; by default the number of labels that count.
         ignore_index: class index of labels that do not count.
-        shift_labels: labels that are shifted already, in the place of ``labels``.
+        shift_labels: labels that are shifted already, instead of ``labels``.
         alpha: a number in (0, ∞], 1 being cross-entropy.
         shift: False where token i predicts label i: encoder-decoders, masked language models.
         label_smoothing: how much of each target is spread evenly.
