@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fenchel.solvers import sparse_map, sparse_map_means
+from fenchel.solvers.sparsemap import sparse_map, sparse_map_means
 from fenchel.structures import Assignment, DependencyTree, Sequence, SequenceScores, Structure
 
 BATCH = 64

@@ -26,7 +26,7 @@ from torch import Tensor
 import fenchel as fy
 from benchmarks.output_layer import make
 from benchmarks.reporting import announce, place, today
-from fenchel.losses._vocab_wire import Wire
+from fenchel.losses._vocab_ranks import Collectives
 
 ROWS, D = 1024, 512
 # classes, scale of the weights, alpha
@@ -83,10 +83,10 @@ def measure(case: tuple[int, float, float], times: int) -> dict[str, float] | No
     )
     if not error <= 1e-6:
         raise SystemExit(f"correctness gate is red: {error:.1e} at {case}")
-    Wire.sent = 0
+    Collectives.sent = 0
     with torch.no_grad():
         fy.vocab_parallel_entmax_loss(hidden, shard, target, alpha)
-    sent = Wire.sent / ROWS
+    sent = Collectives.sent / ROWS
     mine = torch.tensor([median_cpu(sharded, times)])
     dist.all_reduce(mine, dist.ReduceOp.MAX)
     if rank > 0:

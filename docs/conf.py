@@ -46,11 +46,13 @@ nitpick_ignore_regex = [
     (r"py:class", r"torch\.nn\.modules\.module\.Module"),
     # Types that are not public: what a caller does with them is said where they appear.
     (r"py:class", r"fenchel\.decoding\._(ensemble|bigram)\..*"),
-    (r"py:class", r"fenchel\.runs\.(tensors\.GatheredTensors|_yaml\.Config)"),
-    (r"py:class", r"fenchel\.models\._global_attention\.Keys"),
-    (r"py:class", r"fenchel\.structures\.problem\.Problem|fenchel\.tasks\._files\.Line"),
+    (r"py:class", r"fenchel\.runs\.(tensors\.GatheredTensors|config_file\.Config)"),
+    (r"py:class", r"fenchel\.models\.(_attention\.Keys|_seq2seq\.Decoder(State|Step))"),
+    (r"py:class", r"fenchel\.tasks\.tokens\.(BPE|Vocabulary)"),
+    (r"py:class", r"fenchel\.structures\.problem\.Problem|fenchel\.tasks\.files\.Line"),
     # What trains is imported when it is called, so that its types are names only.
-    (r"py:class", r"(fenchel\.training\..*)?(Ranks|TrainResult)"),
+    (r"py:class", r"(fenchel\.training\..*)?(Ranks|TrainResult)|ModelKind|Note|Path"),
+    (r"py:exc", r"fenchel\.runs\.errors\.RankError"),
     (r"py:class", r"sklearn\..*"),
     (r"py:class", r"UserDefined"),  # not public: Regularizer.from_function says what it has
 ]

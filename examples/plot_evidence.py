@@ -2,7 +2,8 @@
 
     python examples/plot_evidence.py [directory]
 
-Reads docs/evidence.json, which ``python -m benchmarks.papers.report`` writes. Needs matplotlib.
+Reads benchmarks/results/evidence.json, which ``python -m benchmarks.papers.report`` writes.
+Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import gallery
 from matplotlib.figure import Figure
 from plot_maps import SETTINGS
 
-RESULTS = Path(__file__).parent.parent / "docs" / "evidence.json"
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "evidence.json"
 SPARSE, DENSE = "#009E73", "#000000"
 LEARNED = "transformer-learned-0"
 

@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold
 
 from fenchel.estimators import LabelProportionEstimator
 
-RESULTS = Path(__file__).parent.parent / "docs" / "label_proportions.json"
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "label_proportions.json"
 TRAIN, TEST, LABELS_A_DOCUMENT = 1200, 1000, 2
 LOSSES = {"logistic": "shannon", "sparsemax": "gini"}
 LOOKS = {"logistic": ("#000000", (0, (1, 1.2))), "sparsemax": ("#D55E00", "solid")}

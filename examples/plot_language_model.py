@@ -15,7 +15,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from plot_maps import SETTINGS
 
-RESULTS = Path(__file__).parent.parent / "docs" / "language_model.json"
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "language_model.json"
 LOOKS = {"softmax": ("#000000", (0, (1, 1.2))), "entmax": ("#009E73", "solid")}
 PANELS = {
     "loss": "training loss (each its own)",

@@ -32,6 +32,8 @@ def test_from_data_to_tables(tmp_path: Path, call, capsys) -> None:
     data, out, docs = tmp_path / "data", tmp_path / "out", tmp_path / "docs"
     data.mkdir()
     docs.mkdir()
+    results = tmp_path / "results"
+    results.mkdir()
     for language in inflection.LANGUAGES:
         for split in ("train-medium", "dev", "test"):
             lines = "".join(f"{word}\t{word}s\tN;PL\n" for word in WORDS)
@@ -42,8 +44,8 @@ def test_from_data_to_tables(tmp_path: Path, call, capsys) -> None:
     only = ("--only", "*-sparsemax-softmax-*")
     call(inflection, data, out / "inflection", "--seeds", 0, 1, *only, *settings)
     call(ensembles, data, out / "inflection")
-    call(report, out, docs)
-    found = json.loads((docs / "evidence.json").read_text())
+    call(report, out, docs, results)
+    found = json.loads((results / "evidence.json").read_text())
     accuracies = [run["measured"]["accuracy"] for run in found["inflection"]]
     (together,) = found["ensembles"]
     assert len(accuracies) == 2 and together["seeds"] == [0, 1]
@@ -51,7 +53,7 @@ def test_from_data_to_tables(tmp_path: Path, call, capsys) -> None:
     # Models that say nothing would all agree.
     assert max(accuracies) > 0 and together["measured"]["accuracy"] > 0
     written = {path.name for path in docs.iterdir()}
-    assert written == {"evidence.json", "evidence_inflection.md", "evidence_certificates.md"}
+    assert written == {"evidence_inflection.md", "evidence_certificates.md"}
     (row,) = (docs / "evidence_inflection.md").read_text().splitlines()[2:]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:2] == ["sparsemax", "softmax"] and cells[3] == "84.95" and cells[-1] == "2"

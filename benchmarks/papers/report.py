@@ -1,11 +1,11 @@
 """Collect what the recipes measured, and write the tables of the docs page "Evidence".
 
-    python -m benchmarks.papers.report OUT DOCS
+    python -m benchmarks.papers.report OUT DOCS RESULTS
 
 OUT has the directories ``inflection``, ``translation`` and ``grid`` that the recipes filled,
 ``inflection_fast`` and ``translation_fast`` with models of another learning rate,
 ``inflection_long`` with models of more updates, and ``speed.json``; what is missing is left out.
-DOCS gets ``evidence.json``, all numbers in one file, and one ``evidence_*.md`` for each table.
+DOCS gets one ``evidence_*.md`` for each table, RESULTS ``evidence.json``, all numbers in one file.
 """
 
 from __future__ import annotations
@@ -319,10 +319,11 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("docs", type=Path)
+    parser.add_argument("results", type=Path)
     options = parser.parse_args()
     found = collect(options.out)
     text = json.dumps(found, indent=1, ensure_ascii=False)
-    (options.docs / "evidence.json").write_text(text + "\n")
+    (options.results / "evidence.json").write_text(text + "\n")
     for name, lines in (
         ("inflection", inflection_table(found["inflection"], found["ensembles"])),
         ("certificates", certificate_table(found["inflection"])),

@@ -25,8 +25,9 @@ import torch
 from benchmarks.papers.runs import write_json
 from benchmarks.reporting import machine
 from fenchel.models import Batch, LSTMConfig, Seq2Seq, TransformerConfig, build_model
-from fenchel.tasks import Translation, read_parallel
-from fenchel.training import bucketed_batches, pair_length
+from fenchel.tasks import Translation
+from fenchel.tasks.translation import read_parallel
+from fenchel.training.batches import bucketed_batches, pair_length
 
 # Attention and output of each model; the first one is what the others are compared with.
 MAPS = {

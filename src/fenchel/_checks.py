@@ -8,9 +8,10 @@ never read, so that no call on a GPU waits for the device.
 from __future__ import annotations
 
 import functools
+import math
 import numbers
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -103,6 +104,47 @@ def check_int(name: str, label: str, value: Any) -> int:
             f"{name}: expected `{label}` to fit in 64 bits, but got {number}; use a smaller number."
         )
     raise FenchelError(f"{name}: expected `{label}` to be an int, but got {value!r}.")
+
+
+def check_at_least(name: str, label: str, value: Any, low: int) -> int:
+    """Check an int (NumPy's count, and a 0-d tensor's) of at least ``low``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if number < low or isinstance(value, bool):
+        raise FenchelError(
+            f"{name}: expected `{label}` to be an int of at least {low}, but got {value!r}."
+        )
+    return check_int(name, label, number)
+
+
+def check_count(name: str, label: str, value: Any, meaning: str) -> int | None:
+    """Check an int of at least 1, or None, which means ``meaning``."""
+    if value is None:
+        return None
+    number = check_int(name, label, value)
+    if number < 1:
+        raise FenchelError(
+            f"{name}: `{label}` must be at least 1, or None for {meaning}; got {value}."
+        )
+    return number
+
+
+def check_choice(name: str, label: str, value: Any, choices: Sequence[str]) -> None:
+    """Check that ``value`` is one of some words."""
+    if value not in choices:
+        *others, last = (repr(choice) for choice in choices)
+        raise FenchelError(
+            f"{name}: expected `{label}` to be {', '.join(others)} or {last}, but got {value!r}."
+        )
+
+
+def check_bool(name: str, label: str, value: Any) -> bool:
+    """Check that ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise FenchelError(f"{name}: expected `{label}` to be a bool, but got {value!r}.")
+    return value
 
 
 def check_ignore_index(name: str, value: Any) -> int | Tensor:
@@ -224,6 +266,14 @@ def check_alphas(name: str, value: Any, scores: Tensor, dim: int, meaning: str) 
     if isinstance(value, Tensor):
         return check_parameter_tensor(name, "alpha", value, scores, dim)
     return check_alpha(name, value, meaning, "a number or a torch.Tensor")
+
+
+def check_tol(name: str, tol: Any) -> float:
+    """Check a tolerance: a finite number above 0."""
+    value = check_number(name, "tol", tol, 0.0, "(and above it)")
+    if not 0 < value < math.inf:
+        raise FenchelError(f"{name}: `tol` must be a finite number above 0; got {tol!r}.")
+    return value
 
 
 def check_positive(name: str, label: str, value: Any, high: float, expected: str) -> float:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_ignore_index, check_int, check_number, check_scores
+from fenchel._dtypes import widen, widest_dtype
 from fenchel._targets import check_indices, check_probabilities, check_target
 
 __all__ = [
@@ -320,7 +321,7 @@ def _gold_rows(name: str, p: Any, target: Any, dim: Any, ignore_index: Any) -> _
     check_indices(name, classes, rows.shape[-1])
     check_probabilities(name, rows, "p", kept, _REMEDY)
     gold = rows.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
-    return _GoldRows(rows, classes, kept, gold.to(_wide(p)))
+    return _GoldRows(rows, classes, kept, gold.to(widest_dtype(p.device)))
 
 
 def _flat_rows(p: Tensor, dim: int) -> Tensor:
@@ -331,8 +332,4 @@ def _flat_rows(p: Tensor, dim: int) -> Tensor:
 def _blocks(p: Tensor) -> Iterator[Tensor]:
     """Rows (N, C) in float64, a few at a time: all of them may not fit."""
     for block in p.split(max(1, _BLOCK // p.shape[-1])):
-        yield block.to(_wide(p))
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.float32 if x.device.type == "mps" else torch.float64
+        yield widen(block)

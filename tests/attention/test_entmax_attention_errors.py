@@ -43,7 +43,7 @@ WRONG = [
     (Q, K, V, {"alpha": math.nan}, "`alpha` must be above 0"),
     (Q, K, V, {"alpha": "a"}, "`alpha` to be a number or a torch.Tensor, but got str"),
     (Q, K, V, {"alpha": torch.ones(4).long()}, "expected `alpha` of a floating dtype"),
-    (Q, K, V, {"alpha": torch.ones(3)}, "one number a head, shape (4,) or broadcastable to"),
+    (Q, K, V, {"alpha": torch.ones(3)}, "one number per head, shape (4,) or broadcastable to"),
     (Q, K, V, {"alpha": torch.ones(2, 4)}, "(2, 4, 1, 1), but got (2, 4)"),
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from fenchel.cli import _output
-from fenchel.tasks import _files
+from fenchel.tasks import files
 from tests.cli.cases import is_harmless, train
 
 
@@ -80,7 +80,7 @@ def test_a_file_without_line_ends_is_not_read_whole(trained, tmp_path, fenchel, 
         stream.write(b"walk\tV;PST\n")
         stream.truncate(5 << 30)
     sizes = []
-    real = _files._open
+    real = files._open
 
     class Counted:
         def __init__(self, stream):
@@ -96,10 +96,10 @@ def test_a_file_without_line_ends_is_not_read_whole(trained, tmp_path, fenchel, 
             sizes.append(size)
             return self.stream.readline(size)
 
-    monkeypatch.setattr(_files, "_open", lambda path: Counted(real(path)))
+    monkeypatch.setattr(files, "_open", lambda path: Counted(real(path)))
     done = fenchel("predict", "--run", trained[0], path)
     assert done.out.startswith("walk\twalked") and f"{path}:2: expected a line of" in done.err
-    assert max(sizes) <= _files.LONGEST_LINE + 1
+    assert max(sizes) <= files.LONGEST_LINE + 1
 
 
 def damaged(data: bytes, place: int) -> bytes:

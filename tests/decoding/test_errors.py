@@ -100,17 +100,17 @@ def test_shapes_of_probabilities(name):
 def test_sources(name):
     search = searches()[name]
     assert sentence(search, MODEL, [[0]], LENGTHS) == (
-        f"{name}: expected `source` to be an int64 tensor with one row a source, but got list."
+        f"{name}: expected `source` to be an int64 tensor with one row per source, but got list."
     )
     assert sentence(search, MODEL, SOURCE.float(), LENGTHS) == (
-        f"{name}: expected `source` to be an int64 tensor with one row a source, but got "
+        f"{name}: expected `source` to be an int64 tensor with one row per source, but got "
         "torch.float32 of shape (2, 3)."
     )
     assert sentence(search, MODEL, SOURCE, LENGTHS[:1]) == (
-        f"{name}: expected `source_lengths` to be a tensor of shape (2,), one length a source, but "
-        "got (1,)."
+        f"{name}: expected `source_lengths` to be a tensor of shape (2,), one length per source, "
+        "but got (1,)."
     )
-    assert sentence(search, MODEL, SOURCE, [3, 3]).endswith("one length a source, but got list.")
+    assert sentence(search, MODEL, SOURCE, [3, 3]).endswith("one length per source, but got list.")
     assert sentence(search, MODEL, SOURCE, torch.tensor([3, 4])) == (
         f"{name}: expected `source_lengths` between 0 and 3, the width of `source`, but got [3, 4]."
     )
@@ -119,8 +119,8 @@ def test_sources(name):
 @pytest.mark.parametrize(
     ("name", "more", "said"),
     [
-        ("beam_search", {"beam": 0}, "`beam` must be at least 1; got 0."),
-        ("beam_search", {"beam": 2.5}, "expected `beam` to be an int, but got 2.5."),
+        ("beam_search", {"beam": 0}, "expected `beam` to be an int of at least 1, but got 0."),
+        ("beam_search", {"beam": 2.5}, "expected `beam` to be an int of at least 1, but got 2.5."),
         (
             "beam_search",
             {"nbest": 0},
@@ -131,7 +131,11 @@ def test_sources(name):
             {"most": 0},
             "`most` must be at least 1, or None for all tokens with p > 0; got 0.",
         ),
-        ("beam_search", {"max_length": -1}, "`max_length` must be at least 0; got -1."),
+        (
+            "beam_search",
+            {"max_length": -1},
+            "expected `max_length` to be an int of at least 0, but got -1.",
+        ),
         (
             "beam_search",
             {"length_penalty": -1},
@@ -142,7 +146,11 @@ def test_sources(name):
             {"length_penalty": 11},
             "`length_penalty` must be at most 10 (0 to 2 is usual); got 11.",
         ),
-        ("greedy_search", {"max_length": -1}, "`max_length` must be at least 0; got -1."),
+        (
+            "greedy_search",
+            {"max_length": -1},
+            "expected `max_length` to be an int of at least 0, but got -1.",
+        ),
         (
             "greedy_search",
             {"most": 0},
@@ -153,9 +161,13 @@ def test_sources(name):
             {"nbest": 0},
             "`nbest` must be at least 1, or None for all outputs; got 0.",
         ),
-        ("exact_search", {"budget": 0}, "`budget` must be at least 1; got 0."),
-        ("exact_search", {"width": 0}, "`width` must be at least 1; got 0."),
-        ("exact_search", {"max_length": -1}, "`max_length` must be at least 0; got -1."),
+        ("exact_search", {"budget": 0}, "expected `budget` to be an int of at least 1, but got 0."),
+        ("exact_search", {"width": 0}, "expected `width` to be an int of at least 1, but got 0."),
+        (
+            "exact_search",
+            {"max_length": -1},
+            "expected `max_length` to be an int of at least 0, but got -1.",
+        ),
         (
             "exact_search",
             {"length_penalty": math.nan},
@@ -200,7 +212,7 @@ def test_targets():
         "forced_decoding: expected `target` with 2 rows, as many as `source`, but got 1."
     )
     assert sentence(forced_decoding, MODEL, SOURCE, LENGTHS, ROWS[0]) == (
-        "forced_decoding: expected `target` to be an int64 tensor with one row a source, but got "
+        "forced_decoding: expected `target` to be an int64 tensor with one row per source, but got "
         "torch.int64 of shape (2,)."
     )
 

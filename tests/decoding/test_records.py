@@ -16,8 +16,7 @@ from fenchel.decoding import (
     beam_search,
     exact_search,
 )
-from fenchel.decoding._certificate import Missed, certify
-from fenchel.decoding._scoring import Scoring
+from fenchel.decoding._certificate import Missed, Scoring, certify
 from tests.decoding.automaton import automaton, dense, sources
 
 PLAIN, PENALISED = Scoring(0.0, 7), Scoring(1.0, 7)

@@ -314,7 +314,7 @@ def test_both_solvers_fit_alpha_below_one(alpha, classes):
         ({"C": 0.0}, "`C` must be a number above 0; got 0.0."),
         ({"C": "1"}, "expected `C` to be a number, but got str."),
         ({"tol": -1.0}, "`tol` must be at least 0"),
-        ({"max_iter": 0}, "`max_iter` must be at least 1; got 0."),
+        ({"max_iter": 0}, "expected `max_iter` to be an int of at least 1, but got 0."),
         ({"solver": "sag"}, "expected `solver` to be 'lbfgs' or 'dual', but got 'sag'."),
     ],
 )

@@ -16,11 +16,9 @@ from sklearn.linear_model import LogisticRegression
 
 import fenchel as fy
 from fenchel.estimators import FenchelYoungClassifier, LabelProportionEstimator
-from fenchel.estimators._block import choose_block
-from fenchel.estimators._gap import duality_gap
 from fenchel.estimators._oracle import Oracle
-from fenchel.estimators._problem import FitProblem
-from fenchel.estimators._targets import Targets
+from fenchel.solvers.dual_ascent import choose_block
+from fenchel.solvers.linear_model import FitProblem, Targets, duality_gap
 
 OMEGAS = [
     fy.Shannon(),
@@ -94,8 +92,8 @@ def test_gradient_is_that_of_the_value(omega, sparse, intercept):
 
 def test_blocks_of_rows_do_not_matter(monkeypatch):
     whole = problem(fy.Tsallis(1.5), soft=True)
-    monkeypatch.setattr("fenchel.estimators._problem._BLOCK", 1)
-    monkeypatch.setattr("fenchel.estimators._problem._LEAST", 7)
+    monkeypatch.setattr("fenchel.solvers.linear_model._BLOCK", 1)
+    monkeypatch.setattr("fenchel.solvers.linear_model._LEAST", 7)
     split = problem(fy.Tsallis(1.5), soft=True)
     assert len(whole.blocks) == 1 and len(split.blocks) == 6
     at = np.random.default_rng(3).normal(size=24)
@@ -276,7 +274,7 @@ def test_early_stop_warns_with_the_gap(solver, data):
 def test_verbose_prints_progress(solver, data, capsys, monkeypatch):
     X, y = data[0][:20], data[1][:20]
     clock = SimpleNamespace(monotonic=lambda: 0.0)
-    monkeypatch.setattr("fenchel.estimators._outcome.time", clock)
+    monkeypatch.setattr("fenchel.estimators._base.time", clock)
     FenchelYoungClassifier("gini", solver=solver).fit(X, y)
     assert capsys.readouterr().out == ""
     FenchelYoungClassifier("gini", solver=solver, verbose=1).fit(X, y)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fenchel as fy
-from fenchel.integrations.transformers import EntmaxLogitsProcessor, EntmaxLogitsWarper
+from fenchel.integrations.transformers import EntmaxLogitsProcessor
 from tests.integrations.hf_models import DECODERS, ENCODER_DECODERS, PAD, WORDS, batch, build
 
 GREEDY = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None, "pad_token_id": PAD}
@@ -89,7 +89,7 @@ def test_sampling_draws_from_the_support_and_as_often_as_entmax_says():
         max_new_tokens=1,
         do_sample=True,
         top_k=0,
-        logits_processor=[EntmaxLogitsWarper(1.5)],
+        logits_processor=[EntmaxLogitsProcessor(1.5)],
         eos_token_id=None,
         pad_token_id=PAD,
     )[:, -1]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.losses import _linear_engine as engine
+from fenchel.losses import _output_layer as layer
 from tests.losses.linear_cases import ALPHAS, assert_same, composed, gradients, make
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -20,9 +20,9 @@ reductions = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.fixture(params=["sparse", "dense", "mixed"])
 def chunks(request, monkeypatch):
     """Several chunks: all listed, all computed again, or some of each."""
-    monkeypatch.setattr(engine, "chunk_size", lambda rows: 4)
+    monkeypatch.setattr(layer, "chunk_size", lambda rows: 4)
     share = {"sparse": 1.0, "dense": 0.0, "mixed": 0.2}[request.param]
-    monkeypatch.setattr(engine, "DENSE_SHARE", share)
+    monkeypatch.setattr(layer, "DENSE_SHARE", share)
     return request.param
 
 
@@ -105,13 +105,13 @@ def test_any_chunks_give_the_same(alpha, reduction, chunks, rng):
 
 
 def test_mixed_chunks_are_mixed(monkeypatch, rng):
-    monkeypatch.setattr(engine, "chunk_size", lambda rows: 4)
+    monkeypatch.setattr(layer, "chunk_size", lambda rows: 4)
     hidden, weight, bias, target = make(13, 200, 7, rng, scale=3.0)
     hidden.data[4:8] *= 0.01
     bias.data *= 0.01
     a = torch.tensor([1.5], dtype=torch.float64)
     with torch.no_grad():
-        *_, lists, dense = engine.forward(hidden, weight, bias, target, a, True, False, True)
+        *_, lists, dense = layer.chunked_forward(hidden, weight, bias, target, a, True, False, True)
     assert dense.tolist() == [False, True, False, False]
     assert lists.starts[4] == lists.starts[8] > 0  # nothing is kept of the dense chunk
     assert_same(hidden, weight, target, bias=bias, inputs=(hidden, weight, bias))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.losses import _linear_engine as engine
+from fenchel.losses import _output_layer as layer
 from tests.losses.linear_cases import ALPHAS, composed, gradients, make
 from tests.watch import LargestTensor
 
@@ -83,18 +83,18 @@ def test_nothing_of_size_rows_times_classes(smoothing, trained, rng):
     with LargestTensor() as watched:
         loss = fy.linear_entmax_loss(hidden, weight, target, bias=bias, label_smoothing=smoothing)
         loss.backward()
-    assert watched.entries <= engine.CHUNK * classes  # the buffer
+    assert watched.entries <= layer.CHUNK * classes  # the buffer
 
 
 def test_few_rows_save_memory_too():
-    assert [engine.chunk_size(n) for n in (1, 100, 300, 1000, 5000)] == [128, 128, 150, 500, 512]
+    assert [layer.chunk_size(n) for n in (1, 100, 300, 1000, 5000)] == [128, 128, 150, 500, 512]
 
 
 def test_a_trained_model_keeps_only_nonzeros(backend, rng):
     hidden, weight, _, target = make(300, 2000, 4, rng, scale=30.0)
     a = torch.tensor([1.5], dtype=torch.float64)
     with torch.no_grad():
-        *_, lists, dense = engine.forward(hidden, weight, None, target, a, True, False, True)
+        *_, lists, dense = layer.chunked_forward(hidden, weight, None, target, a, True, False, True)
     assert not dense.any()
     assert lists.values.numel() < 300 * 20
 
@@ -106,7 +106,7 @@ def test_a_trained_model_keeps_only_nonzeros(backend, rng):
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
 def test_half(dtype, share, alpha, backend, monkeypatch, rng):
-    monkeypatch.setattr(engine, "DENSE_SHARE", share)
+    monkeypatch.setattr(layer, "DENSE_SHARE", share)
     hidden, weight, bias, target = make(150, 40, 16, rng, dtype=dtype, scale=0.5, ignored=-100)
     inputs = (hidden, weight, bias)
     loss = fy.linear_entmax_loss(hidden, weight, target, alpha, bias=bias)
@@ -216,7 +216,7 @@ def test_a_row_does_not_depend_on_its_batch(alpha, backend, rng):
 @pytest.mark.parametrize("alpha", [1.0, 1.3, 1.5, 2.0])
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_threads_change_no_digit(alpha, share, threads, monkeypatch, rng):
-    monkeypatch.setattr(engine, "DENSE_SHARE", share)
+    monkeypatch.setattr(layer, "DENSE_SHARE", share)
     hidden, weight, bias, target = make(300, 900, 32, rng, dtype=torch.float32)
     hidden.data.copy_((hidden * 4).round() / 4)  # torch's product is exact: only ours is tested
     weight.data.copy_((weight * 4).round() / 4)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.losses import _linear_engine as engine
+from fenchel.losses import _output_layer as layer
 from tests.regularizers.cases import randn
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -26,7 +26,7 @@ def assert_same_rows(got: fy.SparseRows, wanted: fy.SparseRows, tolerance=1e-12)
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0, 3.0])
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_is_sparse_entmax_of_the_layer(alpha, with_bias, rng, monkeypatch):
-    monkeypatch.setattr(engine, "chunk_size", lambda rows: 3)  # several chunks
+    monkeypatch.setattr(layer, "chunk_size", lambda rows: 3)  # several chunks
     hidden, weight = randn(2, 4, 6, rng=rng), randn(300, 6, rng=rng)
     bias = randn(300, rng=rng) if with_bias else None
     wanted = fy.sparse_entmax(F.linear(hidden, weight, bias), alpha)
@@ -34,7 +34,7 @@ def test_is_sparse_entmax_of_the_layer(alpha, with_bias, rng, monkeypatch):
 
 
 def test_one_alpha_a_row(rng, monkeypatch):
-    monkeypatch.setattr(engine, "chunk_size", lambda rows: 3)
+    monkeypatch.setattr(layer, "chunk_size", lambda rows: 3)
     hidden, weight = randn(5, 6, rng=rng), randn(40, 6, rng=rng)
     alpha = torch.linspace(1.2, 3.0, 5).double()[:, None]
     wanted = fy.sparse_entmax(F.linear(hidden, weight), alpha)

@@ -8,7 +8,7 @@ import warnings
 import torch
 
 import fenchel as fy
-from fenchel.losses import _vocab_candidates as candidates
+from fenchel.losses import _sharded_layer as sharded
 from tests.losses.vocab_parallel_cases import assert_same, case, split
 
 ALPHAS = (0.5, 1.0, 1.3, 1.5, 2.0, 3.0, math.inf)
@@ -21,10 +21,10 @@ class most:
         self.number = number
 
     def __enter__(self):
-        self.before, candidates.MOST = candidates.MOST, self.number
+        self.before, sharded.MOST = sharded.MOST, self.number
 
     def __exit__(self, *_):
-        candidates.MOST = self.before
+        sharded.MOST = self.before
 
 
 def alphas_and_dtypes():

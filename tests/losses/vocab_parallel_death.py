@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import fenchel as fy
-from fenchel.losses._vocab_wire import Wire
+from fenchel.losses._vocab_ranks import Collectives
 
 
 def step(group) -> None:
@@ -39,7 +39,7 @@ def main(rank: int, rendezvous: str) -> None:
             print(f"late: {error}", flush=True)
     dist.barrier(group=patient)
     if rank == 1:
-        gather = Wire.gather
+        gather = Collectives.gather
         calls = []
 
         def last_gather(self, x):
@@ -48,7 +48,7 @@ def main(rank: int, rendezvous: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return gather(self, x)
 
-        Wire.gather = last_gather
+        Collectives.gather = last_gather
     step(patient)
 
 

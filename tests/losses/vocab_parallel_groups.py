@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import fenchel as fy
-from fenchel.losses._vocab_wire import Wire
+from fenchel.losses._vocab_ranks import Collectives
 from tests.losses.vocab_parallel_cases import assert_same, case, split
 
 
@@ -153,12 +153,12 @@ def bytes_of(classes, candidates, rows=64, d=8, alpha=1.5):
     weight.requires_grad_()
     target = torch.zeros(rows, dtype=torch.int64)
     with counted_collectives() as seen:
-        Wire.sent = 0
+        Collectives.sent = 0
         loss = fy.vocab_parallel_entmax_loss(hidden, weight, target, alpha)
-        forward = Wire.sent
+        forward = Collectives.sent
         loss.backward()
-    assert sum(seen) == Wire.sent
-    assert Wire.sent - forward == rows * d * 4  # the gradient of the hidden states
+    assert sum(seen) == Collectives.sent
+    assert Collectives.sent - forward == rows * d * 4  # the gradient of the hidden states
     return forward
 
 

@@ -98,7 +98,11 @@ WRONG_PARAMETER = [
         "normmax: `q` must be at least 1 (1 is argmax, inf is uniform on the support of "
         "sparsemax); got 0.5.",
     ),
-    (fy.budget, -1, "budget: `k` must be a finite number of at least 0 (the mass to distribute); got -1."),
+    (
+        fy.budget,
+        -1,
+        "budget: `k` must be a finite number of at least 0 (the mass to distribute); got -1.",
+    ),
     (fy.budget, 4, "budget: `k` must be at most the 3 entries along dim 1; got 4."),
     (
         fy.sq_pnorm_max,
@@ -135,14 +139,14 @@ WRONG_PARAMETER = [
     (
         fy.entmax,
         torch.full((3,), 1.5),
-        "entmax: expected `alpha` broadcastable to (2, 1) (one value per row: the shape of `scores` "
-        "with size 1 along dim 1), but got (3,).",
+        "entmax: expected `alpha` broadcastable to (2, 1) (one value per row: the shape of "
+        "`scores` with size 1 along dim 1), but got (3,).",
     ),
     (
         fy.budget,
         torch.ones(2, 2),
-        "budget: expected `k` broadcastable to (2, 1) (one value per row: the shape of `scores` with "
-        "size 1 along dim 1), but got (2, 2).",
+        "budget: expected `k` broadcastable to (2, 1) (one value per row: the shape of `scores` "
+        "with size 1 along dim 1), but got (2, 2).",
     ),
     (
         fy.normmax,

@@ -19,7 +19,9 @@ def test_gradcheck(name, rng):
     lam = torch.tensor([0.05, 0.13, 0.3, 0.02]).double()[:, None].requires_grad_()
     gamma = torch.tensor(0.8).double().requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda x, lam, gamma: MAPS[name](x, lam, gamma=gamma), (x, lam, gamma), check_forward_ad=True
+        lambda x, lam, gamma: MAPS[name](x, lam, gamma=gamma),
+        (x, lam, gamma),
+        check_forward_ad=True,
     )
     assert torch.autograd.gradgradcheck(lambda s: MAPS[name](s, 0.1), x)  # piecewise linear
 

@@ -14,7 +14,6 @@ from tests.maps.cases import MAPS, randn
 from tests.maps.cases import PER_ROW as PER_ROW_NAMES
 
 
-
 def with_an_example(map_):
     """The map at a value that is not the default."""
     param = next((v for v in map_.smooth if v != map_.params[0]), None)

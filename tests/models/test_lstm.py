@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.models import GlobalAttention, LSTMSeq2Seq, build_model
+from fenchel.models import LSTMSeq2Seq, build_model
+from fenchel.models._attention import GlobalAttention
 from tests.models import tiny
 
 

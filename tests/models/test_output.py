@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 import fenchel as fy
-from fenchel.models import PAD, OutputLayer
+from fenchel.models import PAD
+from fenchel.models.output import OutputLayer
 
 ALPHA = {"softmax": 1.0, "sparsemax": 2.0, "entmax": 1.5, "entmax:1.3": 1.3}
 specs = pytest.mark.parametrize("spec", ALPHA)

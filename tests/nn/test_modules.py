@@ -25,7 +25,9 @@ CASES = [
 
 def build(name: str, value=None, **kwargs) -> nn.Module:
     keyword = MAPS[name].parameter
-    return MODULES[name](**kwargs) if keyword is None else MODULES[name](**{keyword: value}, **kwargs)
+    return (
+        MODULES[name](**kwargs) if keyword is None else MODULES[name](**{keyword: value}, **kwargs)
+    )
 
 
 def test_every_map_has_a_module():
@@ -279,11 +281,13 @@ def test_a_network_learns_to_attend_with_it(rng):
         ),
         (
             lambda: fy.nn.Budget(-1),
-            "nn.Budget: `k` must be a finite number of at least 0 (the mass to distribute); got -1.",
+            "nn.Budget: `k` must be a finite number of at least 0 (the mass to distribute); "
+            "got -1.",
         ),
         (
             lambda: fy.nn.Budget(INF),
-            "nn.Budget: `k` must be a finite number of at least 0 (the mass to distribute); got inf.",
+            "nn.Budget: `k` must be a finite number of at least 0 (the mass to distribute); "
+            "got inf.",
         ),
         (
             lambda: fy.nn.Fusedmax(-1.0),

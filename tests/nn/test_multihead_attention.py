@@ -191,9 +191,12 @@ def test_dropout_only_in_training(rng):
     ("kwargs", "said"),
     [
         ({"alpha": -0.5}, "`alpha` must be above 0 (1 is softmax); got -0.5"),
-        ({"alpha": 0.5, "learn_alpha": True}, "must start strictly between 1 and 2; got 0.5"),
-        ({"alpha": 2.0, "learn_alpha": True}, "must start strictly between low=1 and high=2; got 2"),
-        ({"normalizer": "sparsemax"}, "expected `normalizer` to be a callable"),
+        ({"alpha": 0.5, "learn_alpha": True}, "strictly between low=1 and high=2; got 0.5"),
+        (
+            {"alpha": 2.0, "learn_alpha": True},
+            "strictly between low=1 and high=2; got 2",
+        ),
+        ({"normalizer": 2.0}, "expected `normalizer` to be a callable or the name of a map"),
         ({"normalizer": fy.sparsemax, "learn_alpha": True}, "without `learn_alpha`"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",

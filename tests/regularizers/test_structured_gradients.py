@@ -7,7 +7,7 @@ import torch
 
 import fenchel as fy
 from fenchel import kernels
-from fenchel.solvers import _sparse_map as solver
+from fenchel.solvers import sparsemap as solver
 from tests.regularizers.structured_cases import CASES, blocks, rebuild
 from tests.regularizers.structured_truth import close, every_pair, pairs
 

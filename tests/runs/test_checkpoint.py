@@ -16,10 +16,11 @@ import torch
 import fenchel.runs
 import fenchel.training
 from fenchel import FenchelError
-from fenchel.runs import CheckpointStore, load_checkpoint
 from fenchel.runs import checkpoint as checkpoint_module
 from fenchel.runs import files as files_module
+from fenchel.runs import load_checkpoint
 from fenchel.runs import tensors as tensors_module
+from fenchel.runs.checkpoint import CheckpointStore
 from fenchel.runs.errors import TrainingError
 from fenchel.runs.tensors import pack, unpack
 from tests.training.tiny import TinyModel, trainer

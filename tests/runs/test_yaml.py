@@ -11,7 +11,8 @@ import pytest
 
 from fenchel import FenchelError
 from fenchel._compat import MissingDependency
-from fenchel.runs import dump_config, load_config, override, save_config
+from fenchel.runs import load_config, save_config
+from fenchel.runs.config_file import dump_config, override
 from fenchel.runs.train_config import TrainConfig
 
 

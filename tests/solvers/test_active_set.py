@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fenchel as fy
-from fenchel.solvers import sparse_map, sparse_map_means
+from fenchel.solvers.sparsemap import sparse_map, sparse_map_means
 from fenchel.structures import (
     Assignment,
     KSubsets,

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from fenchel.tasks import read_inflection
 from fenchel.tasks.demo_data import english, russian, write_demo_data
+from fenchel.tasks.inflection import read_inflection
 
 pytest.importorskip("lemminflect")
 pytest.importorskip("pymorphy3")

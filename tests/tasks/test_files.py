@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fenchel import FenchelError
-from fenchel.tasks import read_lines
-from fenchel.tasks._files import LONGEST_LINE
+from fenchel.tasks.files import LONGEST_LINE, read_lines
 
 
 def write(folder: Path, content: bytes, name: str = "data.txt") -> Path:

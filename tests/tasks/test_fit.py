@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fenchel.tasks import DataConfig, Inflection, start_run, train_run
-from fenchel.tasks._fit import fit
-from fenchel.tasks._run_config import default_config
+from fenchel.tasks.run_config import default_config, fit
 
 ENDINGS = {"V;PST": "ed", "V;PRS": "s", "V;PTCP": "ing"}
 

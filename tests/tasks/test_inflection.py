@@ -8,7 +8,9 @@ import pytest
 
 from fenchel import FenchelError
 from fenchel.models import UNK
-from fenchel.tasks import Example, Inflection, edit_distance, language_of, read_inflection
+from fenchel.tasks import Example, Inflection
+from fenchel.tasks.inflection import language_of, read_inflection
+from fenchel.tasks.metrics import edit_distance
 
 DRAW = Example("draw", "drawn", ("V.PTCP", "PST"), "english")
 

@@ -9,7 +9,7 @@ import pytest
 from fenchel import FenchelError
 from fenchel.tasks import DataConfig, Example, Inflection, open_run, resume_run, start_run
 from fenchel.tasks._run import create_run
-from fenchel.tasks._run_config import default_config
+from fenchel.tasks.run_config import default_config
 
 TASK = Inflection.learn([Example("ab", "ba", ("V",), "x")])
 

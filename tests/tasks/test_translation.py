@@ -8,7 +8,9 @@ import pytest
 
 from fenchel import FenchelError
 from fenchel.models import EOS
-from fenchel.tasks import BPE, Example, Summarization, Translation, read_parallel
+from fenchel.tasks import Example, Summarization, Translation
+from fenchel.tasks.tokens import BPE
+from fenchel.tasks.translation import read_parallel
 
 PAIRS = [Example("ein Haus", "a house"), Example("zwei Häuser", "two houses")]
 

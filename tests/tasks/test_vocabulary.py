@@ -6,7 +6,7 @@ import pytest
 
 from fenchel import FenchelError
 from fenchel.models import BOS, EOS, PAD, UNK
-from fenchel.tasks import Vocabulary
+from fenchel.tasks.tokens import Vocabulary
 
 
 def test_order_is_by_count_then_by_name():

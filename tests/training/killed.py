@@ -19,8 +19,9 @@ from pathlib import Path
 
 import torch
 
-from fenchel.runs import CheckpointStore, dump_config
 from fenchel.runs import files as files_module
+from fenchel.runs.checkpoint import CheckpointStore
+from fenchel.runs.config_file import dump_config
 from fenchel.runs.tensors import pack, unpack
 from fenchel.training import _records
 from tests.training.tiny import TinyModel, config_with, sentences, trainer

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fenchel.training import bucketed_batches, pair_length
+from fenchel.training.batches import bucketed_batches, pair_length
 
 lengths_strategy = st.lists(st.integers(1, 40), max_size=60)
 units = st.sampled_from(["sentences", "tokens"])

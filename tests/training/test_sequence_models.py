@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from fenchel.models import Batch, build_model, config_from_dict, model_config
+from fenchel.models import Batch, build_model, model_config
 from fenchel.runs import load_checkpoint
 from fenchel.training import TrainConfig, Trainer
 from tests.training.killed import outcome
@@ -56,7 +56,7 @@ def test_it_learns_and_resumes_bit_for_bit(tmp_path, kind, bf16):
 def test_the_best_weights_and_their_config_make_the_model_again(tmp_path):
     result = run("lstm", tmp_path, 2)
     best = load_checkpoint(tmp_path)
-    model = build_model(config_from_dict(best.state["extra"]["model"]))
+    model = build_model(model_config(**best.state["extra"]["model"]))
     best.load_weights(model)
     model.eval()
     with torch.no_grad():

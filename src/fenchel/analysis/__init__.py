@@ -1,10 +1,8 @@
 """Looking at what sparse models do."""
 
-from fenchel.analysis._plot_alignment import plot_alignment
 from fenchel.analysis._plot_attention import plot_attention
 from fenchel.analysis._plot_beam import plot_beam
-from fenchel.analysis._plot_matching import plot_matching
-from fenchel.analysis._plot_sequence import plot_sequence
+from fenchel.analysis._plot_structures import plot_alignment, plot_matching, plot_sequence
 from fenchel.analysis._plot_trees import plot_trees
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_alpha, check_number
+from fenchel._checks import FenchelError, check_alpha, check_bool, check_number
+from fenchel._dtypes import full_dtype
 
 _MEANING = "(1 is softmax, 2 is sparsemax)"
 
@@ -64,7 +65,7 @@ def arrange(
     alpha = _check_alpha(name, alpha, query, lead)
     mask = _check_mask(name, attn_mask, query, (*lead, query.shape[-2], key.shape[-2]))
     dtype = query.dtype
-    wide = torch.float32 if dtype.itemsize == 2 else dtype
+    wide = full_dtype(dtype)
     return Attention(
         _flat(query, lead, wide),
         _flat(key, kv_lead, wide),
@@ -126,9 +127,7 @@ def _check_flag(name: str, label: str, flag: Any) -> bool:
     """A bool, or a tensor of one: torch.jit.trace makes comparisons of sizes into such."""
     if isinstance(flag, Tensor) and flag.dtype == torch.bool and flag.numel() == 1:
         return bool(flag)
-    if not isinstance(flag, bool):
-        raise FenchelError(f"{name}: expected `{label}` to be a bool, but got {flag!r}.")
-    return flag
+    return check_bool(name, label, flag)
 
 
 def _one_lead(
@@ -193,8 +192,8 @@ def _check_alpha(name: str, alpha: Any, query: Tensor, lead: tuple[int, ...]) ->
         each = heads.to(query.device).expand(*lead, 1, 1)
     except RuntimeError:
         raise FenchelError(
-            f"{name}: expected `alpha` of one number a head, shape ({lead[-1]},) or broadcastable "
-            f"to {(*lead, 1, 1)}, but got {tuple(alpha.shape)}."
+            f"{name}: expected `alpha` of one number per head, shape ({lead[-1]},) or "
+            f"broadcastable to {(*lead, 1, 1)}, but got {tuple(alpha.shape)}."
         ) from None
     return each.reshape(math.prod(lead[:-1]), lead[-1])
 

@@ -28,12 +28,12 @@ from fenchel.tasks import (
     Run,
     SearchOptions,
     predict,
-    read_inflection,
     search_statistics,
     start_run,
     train_run,
 )
 from fenchel.tasks.demo_data import make_demo_data
+from fenchel.tasks.inflection import read_inflection
 
 _MODELS = {"entmax": "1.5-entmax", "softmax": "softmax"}
 _LANGUAGES = ("english", "russian")

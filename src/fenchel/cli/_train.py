@@ -7,7 +7,9 @@ from fenchel._before_torch import INTERRUPTED
 from fenchel._checks import FenchelError
 from fenchel.cli._options import Files, Flag, Language, Settings, check_run_name
 from fenchel.cli._output import note
-from fenchel.tasks import STDIN, DataConfig, ModelKind, prepare_run, train_run
+from fenchel.tasks import DataConfig, prepare_run, train_run
+from fenchel.tasks.files import STDIN
+from fenchel.tasks.run_config import ModelKind
 from fenchel.training.distributed import join_ranks
 
 
@@ -106,7 +108,7 @@ def _train(
     quiet: bool,
 ) -> int:
     with join_ranks() as ranks:
-        with ranks.together():
+        with ranks.all_or_none():
             check_run_name("--run", directory)
             for flag, files in (("--train", data.train), ("--dev", data.dev)):
                 for name in files:

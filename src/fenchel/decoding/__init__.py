@@ -5,11 +5,10 @@ from fenchel.decoding._bigram import Bigram
 from fenchel.decoding._certificate import Certificate
 from fenchel.decoding._ensemble import Ensemble
 from fenchel.decoding._exact import exact_search
-from fenchel.decoding._forced import forced_decoding
+from fenchel.decoding._forced import Suggestion, forced_decoding, suggest
 from fenchel.decoding._greedy import greedy_search
 from fenchel.decoding._model import State, Step, StepModel
 from fenchel.decoding._result import Hypothesis, SearchResult
-from fenchel.decoding._suggest import Suggestion, suggest
 from fenchel.decoding._trace import Trace, TraceStep
 
 __all__ = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel.decoding._arguments import check_at_least, check_count, check_model, check_source
-from fenchel.decoding._model import StepModel
-from fenchel.decoding._prefix import Prefix, Site
+from fenchel._checks import check_at_least, check_count
+from fenchel.decoding._certificate import check_scoring
+from fenchel.decoding._model import StepModel, check_model, check_source
 from fenchel.decoding._result import Record, SearchResult
-from fenchel.decoding._scoring import check_scoring
 from fenchel.decoding._support import Support, list_support, ranks, starts_of
+from fenchel.decoding._trace import Prefix, StepRow
 
 _REMEDY = "raise `beam` or use exact_search"
 
@@ -66,7 +66,7 @@ def beam_search(
         eos: the token that ends an output.
 
     Returns:
-        One :class:`SearchResult` a source.
+        One :class:`SearchResult` per source.
 
     Example:
         >>> from fenchel.decoding import Bigram
@@ -110,7 +110,7 @@ def beam_search(
         for row, prefix in enumerate(live):
             records[owner[row]].expanded += 1
             if trace:
-                prefix.site = Site(support, row, attention)
+                prefix.said = StepRow(support, row, attention)
         _finish(records, live, owner, step.probabilities[:, eos], eos)
         kept, lost = _choose(support, live, owner, eos, beam if length < max_length else 0)
         for place, log_probability in lost:

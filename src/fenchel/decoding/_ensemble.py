@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError
-from fenchel.decoding._arguments import check_model
-from fenchel.decoding._model import StepModel
+from fenchel.decoding._model import StepModel, check_model
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_positive
-from fenchel.decoding._arguments import check_at_least, check_count, check_model, check_source
-from fenchel.decoding._model import StepModel
-from fenchel.decoding._prefix import Prefix, Site
+from fenchel._checks import FenchelError, check_at_least, check_count, check_positive
+from fenchel.decoding._certificate import Scoring, check_scoring
+from fenchel.decoding._model import StepModel, check_model, check_source
 from fenchel.decoding._result import Record, SearchResult
-from fenchel.decoding._scoring import Scoring, check_scoring
 from fenchel.decoding._support import Support, list_support
+from fenchel.decoding._trace import Prefix, StepRow
 
 _REMEDY = "raise `budget`"
 
@@ -67,7 +66,7 @@ def exact_search(
         eos: the token that ends an output.
 
     Returns:
-        One :class:`SearchResult` a source.
+        One :class:`SearchResult` per source.
 
     Example:
         >>> from fenchel.decoding import Bigram
@@ -121,7 +120,7 @@ def exact_search(
             for row, index in enumerate(group):
                 prefix = todo[index][1]
                 if trace:
-                    prefix.site = Site(support, row, attention)
+                    prefix.said = StepRow(support, row, attention)
                 said[index] = _Branch(step.state, row, support, prefix), ends[row]
         # In the order of likelihood, so that other sources do not change which tie comes first.
         for index, (frontier, prefix, _) in enumerate(todo):

@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel.decoding._arguments import check_at_least, check_count, check_model, check_source
-from fenchel.decoding._model import StepModel
-from fenchel.decoding._prefix import Prefix, Site
+from fenchel._checks import check_at_least, check_count
+from fenchel.decoding._certificate import Scoring
+from fenchel.decoding._model import StepModel, check_model, check_source
 from fenchel.decoding._result import Record, SearchResult
-from fenchel.decoding._scoring import Scoring
 from fenchel.decoding._support import list_support
+from fenchel.decoding._trace import Prefix, StepRow
 
 _REMEDY = "use beam_search"
 
@@ -83,7 +83,7 @@ def greedy_search(
             record = records[place]
             record.expanded += 1
             if trace:
-                prefix.site = Site(support, row, attention)
+                prefix.said = StepRow(support, row, attention)
             if second[row] > 0:
                 other = prefix.log_probability + math.log(second[row])
                 record.missed.pruned = max(record.missed.pruned, other)

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fenchel.decoding._certificate import Certificate, Missed, certify
-from fenchel.decoding._prefix import Prefix
-from fenchel.decoding._scoring import Scoring
-from fenchel.decoding._trace import Trace
+from fenchel.decoding._certificate import Certificate, Missed, Scoring, certify
+from fenchel.decoding._trace import Prefix, Trace
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
+import time
+import warnings
 from typing import Any
 
-from fenchel._checks import FenchelError, check_int, check_number, check_positive
-from fenchel.estimators._dual import solve_dual
-from fenchel.estimators._lbfgs import solve_primal
+from fenchel._checks import FenchelError, check_at_least, check_choice, check_number, check_positive
 from fenchel.estimators._oracle import Oracle, choose_omega
-from fenchel.estimators._outcome import Progress, warn_if_early
-from fenchel.estimators._problem import FitProblem
 from fenchel.estimators._sklearn import (
     BaseEstimator,
+    ConvergenceWarning,
     check_is_fitted,
     check_random_state,
     check_sample_weight,
@@ -17,7 +16,9 @@ from fenchel.estimators._sklearn import (
     sparse,
     validate_data,
 )
-from fenchel.estimators._targets import Targets
+from fenchel.solvers.dual_ascent import solve_dual
+from fenchel.solvers.lbfgs import solve_primal
+from fenchel.solvers.linear_model import FitProblem, Outcome, Targets
 
 _SOLVERS = ("lbfgs", "dual")
 
@@ -64,13 +65,8 @@ class LinearModel(BaseEstimator):
         oracle = Oracle(choose_omega(name, self.omega, self.alpha))
         C = check_positive(name, "C", self.C, float("inf"), "a number above 0")
         tol = check_number(name, "tol", self.tol, 0.0, "(the gradient or gap to stop at)")
-        max_iter = check_int(name, "max_iter", self.max_iter)
-        if max_iter < 1:
-            raise FenchelError(f"{name}: `max_iter` must be at least 1; got {max_iter}.")
-        if self.solver not in _SOLVERS:
-            raise FenchelError(
-                f"{name}: expected `solver` to be 'lbfgs' or 'dual', but got {self.solver!r}."
-            )
+        max_iter = check_at_least(name, "max_iter", self.max_iter, 1)
+        check_choice(name, "solver", self.solver, _SOLVERS)
         two = targets.classes == 2 and not self._keeps_all_scores()
         # Two classes have one vector w = w₂ − w₁; penalizing it means half the C for w₁ = −w₂.
         dual, center = self.solver == "dual", None
@@ -170,3 +166,30 @@ def check_finite(name: str, X: Any) -> None:
         f"{name}: expected finite numbers in `X`, but got {got} in row {row}, column {column}; "
         "impute it or drop the row."
     )
+
+
+class Progress:
+    """A line on standard output, at most one a second; ``verbose=2`` prints every iteration."""
+
+    def __init__(self, name: str, verbose: Any) -> None:
+        self.name = name
+        self.verbose = int(verbose)
+        self._start = self._last = time.monotonic()
+
+    def __call__(self, text: str, *, final: bool = False) -> None:
+        now = time.monotonic()
+        if self.verbose and (final or self.verbose > 1 or now - self._last >= 1.0):
+            self._last = now
+            print(f"{self.name}: {text}, {now - self._start:.1f} s", flush=True)
+
+
+def warn_if_early(name: str, outcome: Outcome, tol: float) -> None:
+    """Warn, with the gap and the remedy, of a solver that stopped before ``tol``."""
+    if not outcome.converged:
+        warnings.warn(
+            f"{name}: {outcome.reason} after {outcome.iterations} iterations with a duality gap of "
+            f"{outcome.gap:.2g} (tol={tol:g}); raise `max_iter`, scale the features of X, or lower "
+            "`C`.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

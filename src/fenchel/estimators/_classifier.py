@@ -11,7 +11,7 @@ from fenchel.estimators._sklearn import (
     compute_class_weight,
     np,
 )
-from fenchel.estimators._targets import Targets
+from fenchel.solvers.linear_model import Targets
 
 
 class FenchelYoungClassifier(ClassifierMixin, LinearModel):

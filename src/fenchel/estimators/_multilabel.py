@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fenchel._checks import FenchelError, check_number, check_positive
+from fenchel._checks import FenchelError, check_choice, check_number, check_positive
 from fenchel.estimators._classifier import FenchelYoungClassifier
 from fenchel.estimators._oracle import Oracle
-from fenchel.estimators._sklearn import check_is_fitted, np, type_of_target
-from fenchel.estimators._targets import Targets, label_sets
+from fenchel.estimators._sklearn import check_is_fitted, np, sparse, type_of_target
+from fenchel.solvers.linear_model import Targets
 
 _UNLABELED = ("error", "drop", "uniform")
 
@@ -94,11 +94,7 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
             sample_weight: weights of the rows, at least 0.
         """
         name = type(self).__name__
-        if self.unlabeled not in _UNLABELED:
-            raise FenchelError(
-                f"{name}: expected `unlabeled` to be 'error', 'drop' or 'uniform', but got "
-                f"{self.unlabeled!r}."
-            )
+        check_choice(name, "unlabeled", self.unlabeled, _UNLABELED)
         self._cut()
         X, y = self._check_X_y(X, y)
         if y.ndim == 1 or y.shape[1] == 1:
@@ -116,7 +112,7 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
                 f"{name}: expected no `class_weight` with sets of labels; use `sample_weight`."
             )
         weights = self._check_weights(sample_weight, X)
-        q, keep = label_sets(name, y, self.unlabeled)
+        q, keep = _label_sets(name, y, self.unlabeled)
         if keep is not None:
             X, weights = X[keep], None if weights is None else weights[keep]
         self.multilabel_ = True
@@ -163,3 +159,27 @@ class FenchelYoungMultilabelClassifier(FenchelYoungClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _label_sets(name: str, y: Any, unlabeled: str) -> tuple[Any, Any]:
+    """An indicator matrix as uniform distributions, and which rows are kept (None = all)."""
+    y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+    y = y.astype(np.float64)
+    sizes = y.sum(1, keepdims=True)
+    empty = np.flatnonzero(sizes == 0)
+    keep = None
+    if empty.size:
+        if unlabeled == "error":
+            more = f" and {empty.size - 1} more" if empty.size > 1 else ""
+            raise FenchelError(
+                f"{name}: expected at least one label in every row of `y`, but row {empty[0]}"
+                f"{more} has none; drop such rows, or ask for unlabeled='drop' or 'uniform'."
+            )
+        if unlabeled == "drop":
+            keep = sizes[:, 0] > 0
+            if not keep.any():
+                raise FenchelError(f"{name}: expected labels in `y`, but no row has any.")
+            y, sizes = y[keep], sizes[keep]
+        else:
+            y[empty], sizes[empty] = 1.0, y.shape[1]
+    return y / sizes, keep

@@ -5,7 +5,10 @@ from typing import Any
 from fenchel._checks import FenchelError
 from fenchel.estimators._base import LinearModel
 from fenchel.estimators._sklearn import ClassifierTags, np, rel_entr, sparse, type_of_target
-from fenchel.estimators._targets import Targets, proportions
+from fenchel.solvers.linear_model import Targets
+
+#: How far from 1 the sum of a row of proportions may be.
+_SUM_TOL = 1e-6
 
 
 class LabelProportionEstimator(LinearModel):
@@ -79,7 +82,7 @@ class LabelProportionEstimator(LinearModel):
         y = y if sparse.issparse(y) else np.asarray(y)
         if y.ndim == 1:
             y = y[:, None] == self.labels_
-        q = proportions(type(self).__name__, y)
+        q = _proportions(type(self).__name__, y)
         if q.shape != p.shape:
             raise FenchelError(
                 f"{type(self).__name__}: expected `y` of shape {p.shape}, but got {q.shape}."
@@ -112,6 +115,36 @@ class LabelProportionEstimator(LinearModel):
             if len(self.labels_) < 2:
                 raise FenchelError(f"{name}: expected at least 2 labels in `y`, but got one class.")
             return Targets(index, len(self.labels_))
-        q = proportions(name, y)
+        q = _proportions(name, y)
         self.labels_ = np.arange(q.shape[1])
         return Targets(q, q.shape[1])
+
+
+def _proportions(name: str, y: Any) -> Any:
+    """Checked distributions, rows that sum to 1 to the last digit."""
+    y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+    try:
+        y = y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise FenchelError(
+            f"{name}: expected `y` of numbers, one proportion per label, but got dtype {y.dtype}."
+        ) from None
+    if not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y).all(1))[0])
+        raise FenchelError(
+            f"{name}: expected finite proportions in `y`, but row {row} has NaN or inf; drop it."
+        )
+    if y.min() < 0:
+        row = int(np.flatnonzero((y < 0).any(1))[0])
+        raise FenchelError(
+            f"{name}: expected proportions of at least 0 in `y`, but row {row} has "
+            f"{y[row].min():g}."
+        )
+    totals = y.sum(1)
+    wrong = np.flatnonzero(np.abs(totals - 1) > _SUM_TOL)
+    if wrong.size:
+        raise FenchelError(
+            f"{name}: expected rows of `y` that sum to 1, but row {wrong[0]} sums to "
+            f"{totals[wrong[0]]:g}; divide each row by its sum."
+        )
+    return y / totals[:, None]

@@ -12,12 +12,8 @@ def _load(module: str, package: str) -> Any:
 
 
 np: Any = _load("numpy", "numpy")
-LinAlgError: Any = np.linalg.LinAlgError
-solve_triangular: Any = _load("scipy.linalg", "scipy").solve_triangular
 sparse: Any = _load("scipy.sparse", "scipy")
-minimize: Any = _load("scipy.optimize", "scipy").minimize
 rel_entr: Any = _load("scipy.special", "scipy").rel_entr
-wrightomega: Any = _load("scipy.special", "scipy").wrightomega
 
 BaseEstimator: Any = _load("sklearn.base", "scikit-learn").BaseEstimator
 ClassifierMixin: Any = _load("sklearn.base", "scikit-learn").ClassifierMixin

@@ -5,8 +5,16 @@
 
 from fenchel.kernels import native, reference
 from fenchel.kernels._faces import INFEASIBLE, MAX_ITER, SOLVED, STALLED, Faces
-from fenchel.kernels._indices import IGNORED, check_classes, check_list_shapes, check_lists
-from fenchel.kernels._lists import Lists, join, times_matrix, transpose
+from fenchel.kernels._lists import (
+    IGNORED,
+    Lists,
+    check_classes,
+    check_list_shapes,
+    check_lists,
+    join,
+    times_matrix,
+    transpose,
+)
 from fenchel.kernels._ops import (
     active_set,
     best_parts,

@@ -67,6 +67,7 @@ REFERENCE = Backend(
 _backends: dict[str, Backend] = {REFERENCE.name: REFERENCE}
 _kernels: dict[str, list[tuple[Backend, Callable[..., Any]]]] = {}  # by op, the lowest rank first
 _definitions: dict[str, Callable[..., Any]] = {}  # by op, the reference
+_row_maps: list[str] = []  # ops (x, parameter, dim) that map rows to rows
 _torch_alone: set[str] = set()  # ops that are torch ops by design, whatever backend is asked for
 _requested: Backend | None = None  # what use_backend asked for; None = choose by tensor
 
@@ -144,6 +145,11 @@ def any_kernel(op: str, x: Tensor) -> Callable[..., Any]:
 def is_known(op: str) -> bool:
     """Whether some backend has ``op``, the reference included."""
     return op in _definitions or bool(_kernels.get(op))
+
+
+def row_maps() -> list[str]:
+    """The maps of the reference."""
+    return _row_maps
 
 
 def definition(op: str) -> Callable[..., Any]:
@@ -293,6 +299,7 @@ def row_map(op: str) -> Callable[[_F], _F]:
             p: Tensor = function(rows, parameter, x.dim() - 1)
             return p.movedim(-1, dim).contiguous()
 
+        _row_maps.append(op)
         implements(op, REFERENCE)(on_rows)
         return function
 

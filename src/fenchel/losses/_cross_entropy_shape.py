@@ -12,11 +12,10 @@ from torch import Tensor
 
 from fenchel._checks import (
     FenchelError,
-    check_dim,
     check_ignore_index,
     check_number,
-    check_scores,
 )
+from fenchel._dtypes import HALF
 from fenchel._targets import (
     check_indices,
     check_target,
@@ -26,10 +25,8 @@ from fenchel._targets import (
 )
 from fenchel._warn import warn
 from fenchel.kernels import IGNORED
-from fenchel.losses._cost import add_cost
+from fenchel.losses.arguments import check_reduction, check_smoothing, check_weight, class_axis
 from fenchel.regularizers import Regularizer
-
-REDUCTIONS = ("mean", "sum", "none")
 
 
 def rowwise(
@@ -85,48 +82,6 @@ def _all_count(target: Tensor, n: int, ignored: int | Tensor) -> bool:
     return low >= 0 and high < n and not bool(low <= ignored <= high)
 
 
-def class_axis(name: str, scores: Any, dim: int | None) -> int:
-    """The checked axis of the classes: 1, or 0 for 1-d scores, unless told."""
-    if dim is None:
-        dim = 1 if isinstance(scores, Tensor) and scores.dim() > 1 else 0
-    return check_scores(name, scores, check_dim(name, dim))
-
-
-def check_reduction(name: str, reduction: Any) -> None:
-    if reduction not in REDUCTIONS:
-        raise FenchelError(
-            f"{name}: expected `reduction` to be 'mean', 'sum' or 'none', but got {reduction!r}."
-        )
-
-
-def check_smoothing(name: str, value: Any) -> float:
-    smoothing = check_number(name, "label_smoothing", value, 0.0, "(and at most 1)")
-    if smoothing > 1:
-        raise FenchelError(f"{name}: `label_smoothing` must be in [0, 1]; got {value!r}.")
-    return smoothing
-
-
-def check_weight(
-    name: str, weight: Any, scores: Tensor, dim: int, label: str = "weight"
-) -> Tensor | None:
-    """Check the numbers of the classes; half precision comes back as float32."""
-    if weight is None:
-        return None
-    classes = scores.shape[dim]
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        got = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
-        raise FenchelError(
-            f"{name}: expected `{label}` to be a floating tensor of one number a class, but got "
-            f"{got}."
-        )
-    if weight.shape != (classes,) or weight.device != scores.device:
-        raise FenchelError(
-            f"{name}: expected `{label}` of shape ({classes},) on {scores.device}, but got "
-            f"{tuple(weight.shape)} on {weight.device}."
-        )
-    return weight.float() if weight.dtype.itemsize == 2 else weight
-
-
 def _weights_of(weight: Tensor, target: Tensor, kept: Tensor) -> Tensor:
     known = torch.where(kept, target, 0)
     # As an index, a target of a single row would be read as a number, which torch.func refuses.
@@ -174,6 +129,41 @@ def warn_if_none_kept(name: str, kept: Tensor, reduction: str) -> None:
 
 def _result_dtype(scores: Tensor, dtype: torch.dtype) -> torch.dtype:
     """That of the scores; float32 for half precision under autocast, as ``F.cross_entropy``."""
-    if dtype.itemsize == 2 and torch.is_autocast_enabled(scores.device.type):
+    if dtype in HALF and torch.is_autocast_enabled(scores.device.type):
         return torch.float32
     return dtype
+
+
+def add_cost(name: str, rows: Tensor, target: Tensor, cost: Any) -> Tensor:
+    r"""``rows`` (*rows, n) with what each class costs given the target.
+
+    A cost-sensitive loss is :math:`L_\Omega(\theta + c_y; y)`, with costs :math:`c_y` given y.
+    """
+    if cost is None:
+        return rows
+    n = rows.shape[-1]
+    if not isinstance(cost, Tensor):
+        cost = check_number(name, "cost", cost, 0.0, "", "a number or a torch.Tensor")
+        return rows + cost * _wrong(rows, target)
+    if not cost.is_floating_point() or cost.device != rows.device:
+        raise FenchelError(
+            f"{name}: expected `cost` of a floating dtype on {rows.device}, but got {cost.dtype} "
+            f"on {cost.device}."
+        )
+    if cost.shape == (n, n):
+        cost = cost.to(rows.dtype)
+        return rows + (
+            cost[torch.where(target == IGNORED, 0, target)] if is_index(target) else target @ cost
+        )
+    if cost.shape in ((n,), ()):
+        return rows + cost.to(rows.dtype) * _wrong(rows, target)
+    raise FenchelError(
+        f"{name}: expected `cost` of shape ({n}, {n}), with cost[y, j] for predicting class j when "
+        f"y is right, or ({n},), but got {tuple(cost.shape)}."
+    )
+
+
+def _wrong(rows: Tensor, target: Tensor) -> Tensor:
+    """1 minus the target: 1 for a wrong class, 0 for the right one."""
+    right = one_hot(target, rows) if is_index(target) else target
+    return torch.ones_like(right) - right

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError
 from fenchel.losses._cross_entropy_shape import rowwise
-from fenchel.losses.structured import refuse_class_options, structured_loss
+from fenchel.losses.arguments import check_reduction, refuse_class_options
 from fenchel.regularizers import Regularizer, StructuredRegularizer
 from fenchel.regularizers.registry import as_regularizer
 
@@ -43,7 +43,7 @@ def fenchel_young_loss(
             Or a :class:`fenchel.StructuredRegularizer` such as ``SparseMAP(DependencyTree())``:
             then scores and targets are those of the structure, and of the options below
             ``reduction``, ``cost``, ``lengths`` and ``mask`` apply.
-        weight: one number a class, shape (C). A target q then counts as ⟨weight, q⟩ times the
+        weight: one number per class, shape (C). A target q then counts as ⟨weight, q⟩ times the
             loss against weight · q, made to sum to 1 (what ``F.cross_entropy`` does).
         ignore_index: class index of rows that do not count. If none is left the mean is NaN.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
@@ -79,7 +79,7 @@ def fenchel_young_loss(
             label_smoothing=label_smoothing == 0.0,
             dim=dim is None,
         )
-        return structured_loss(
+        return _structured_loss(
             "fenchel_young_loss", omega, scores, target, lengths, mask, cost, reduction
         )
     if lengths is not None or mask is not None:
@@ -99,3 +99,21 @@ def fenchel_young_loss(
         dim=dim,
         cost=cost,
     )
+
+
+def _structured_loss(
+    name: str,
+    omega: StructuredRegularizer,
+    scores: Any,
+    target: Any,
+    lengths: Tensor | None,
+    mask: Tensor | None,
+    cost: float | Tensor | None,
+    reduction: str,
+) -> Tensor:
+    """The Fenchel-Young loss of a batch of structures, reduced over its instances."""
+    check_reduction(name, reduction)
+    rows = omega.loss(scores, target, lengths=lengths, mask=mask, cost=cost)
+    if reduction == "none":
+        return rows
+    return rows.mean() if reduction == "mean" else rows.sum()

@@ -7,19 +7,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fenchel import kernels
-from fenchel._checks import FenchelError, check_alphas, check_ignore_index, refuse_transforms
+from fenchel._checks import (
+    FenchelError,
+    check_alphas,
+    check_bool,
+    check_ignore_index,
+    refuse_transforms,
+)
 from fenchel._targets import check_target, is_index
 from fenchel.kernels import IGNORED
-from fenchel.losses._cross_entropy_shape import (
-    check_reduction,
-    check_smoothing,
-    check_weight,
-    reduce,
-    warn_if_none_kept,
-)
-from fenchel.losses._linear_op import linear_entmax_loss as op
-from fenchel.losses._linear_shapes import check_layer
-from fenchel.losses._linear_smoothing import smoothing_term
+from fenchel.losses._cross_entropy_shape import reduce, warn_if_none_kept
+from fenchel.losses._output_layer import check_layer, linear_op
+from fenchel.losses.arguments import check_reduction, check_smoothing, check_weight
+from fenchel.regularizers.tsallis_curve import LARGE, log_a, weighted_log
 
 
 def linear_entmax_loss(
@@ -52,7 +52,7 @@ def linear_entmax_loss(
         bias: shape (V), or None; ``-inf`` masks a class.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the unmasked classes.
-        class_weight: one number a class, shape (V).
+        class_weight: one number per class, shape (V).
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         sparse_grad: whether the gradient of ``weight`` is a sparse tensor of the rows that have
             one, for ``torch.optim.SparseAdam`` and the like.
@@ -67,54 +67,52 @@ def linear_entmax_loss(
         tensor([0.0000, 0.0617], grad_fn=<...>)
     """
     name = "linear_entmax_loss"
-    _refuse_transforms(name)
+    refuse_layer_transforms(name)
     rows = check_layer(name, hidden, weight, bias)
     check_reduction(name, reduction)
     smoothing = check_smoothing(name, label_smoothing)
     scores = hidden.detach()[..., :1].expand(*hidden.shape[:-1], weight.shape[0])  # no memory
-    target = _check_index_target(name, target, scores)
+    target = check_index_target(name, target, scores)
     class_weight = check_weight(name, class_weight, scores, scores.dim() - 1, "class_weight")
-    if not isinstance(sparse_grad, bool):
-        raise FenchelError(f"{name}: expected `sparse_grad` to be a bool, but got {sparse_grad!r}.")
-    if sparse_grad and smoothing > 0:
+    if check_bool(name, "sparse_grad", sparse_grad) and smoothing > 0:
         raise FenchelError(
             f"{name}: expected no `label_smoothing` with `sparse_grad`, because it gives every row "
             "of the weight a gradient."
         )
-    parameter = _alpha(name, alpha, scores)
+    parameter = alpha_rows(name, alpha, scores)
     kept = target != check_ignore_index(name, ignore_index)
     target = torch.where(kept, target, IGNORED)
     warn_if_none_kept(name, kept, reduction)
     if kernels.has_sizes_only(hidden, weight):
         # The op's lists would need a symbol for their length: all that is asked for is a shape.
         like = F.linear(hidden, weight, bias).sum(-1) * 0
-        return reduce(like, like, reduction).to(_result_dtype(hidden))
-    flat, weight, bias = _autocast(rows, weight, bias)
+        return reduce(like, like, reduction).to(loss_dtype(hidden))
+    flat, weight, bias = autocast_layer(rows, weight, bias)
     tensors = (flat, weight, bias, parameter)
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
     learned = keep and parameter.requires_grad
     index = target.reshape(-1)
-    losses = op(flat, weight, bias, index, parameter, keep, learned, sparse_grad)[0]
+    losses = linear_op(flat, weight, bias, index, parameter, keep, learned, sparse_grad)[0]
     counts = kept.reshape(-1).to(losses.dtype)
     if class_weight is not None:
         of_row = class_weight[torch.where(kept, target, 0).reshape(-1)]
         counts = counts * of_row
     if smoothing > 0:
-        losses = smoothing_term(
+        losses = smoothed_losses(
             name, losses, flat, weight, bias, index, parameter, smoothing, class_weight
         )
     elif class_weight is not None:
         losses = losses * counts
     losses = losses.reshape(target.shape)
-    return reduce(losses, counts, reduction).to(_result_dtype(hidden))
+    return reduce(losses, counts, reduction).to(loss_dtype(hidden))
 
 
-def _refuse_transforms(name: str) -> None:
+def refuse_layer_transforms(name: str) -> None:
     instead = "use `fy.entmax_loss(F.linear(hidden, weight), target)` there"
     refuse_transforms(name, f"supports differ in size; {instead}")
 
 
-def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:
+def check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:
     target = check_target(name, target, scores, scores.dim() - 1)
     if not is_index(target):
         raise FenchelError(
@@ -124,7 +122,7 @@ def _check_index_target(name: str, target: Any, scores: Tensor) -> Tensor:
     return target
 
 
-def _alpha(name: str, alpha: Any, scores: Tensor) -> Tensor:
+def alpha_rows(name: str, alpha: Any, scores: Tensor) -> Tensor:
     """alpha as a tensor, (1,) or (rows,)."""
     meaning = "(1 is cross-entropy, 2 is the sparsemax loss)"
     value = check_alphas(name, alpha, scores, scores.dim() - 1, meaning)
@@ -136,7 +134,7 @@ def _alpha(name: str, alpha: Any, scores: Tensor) -> Tensor:
     return value.expand(*scores.shape[:-1], 1).reshape(-1)
 
 
-def _autocast(
+def autocast_layer(
     hidden: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """What F.linear would multiply under autocast."""
@@ -148,7 +146,94 @@ def _autocast(
     return hidden, weight, bias
 
 
-def _result_dtype(hidden: Tensor) -> torch.dtype:
+def loss_dtype(hidden: Tensor) -> torch.dtype:
     if torch.is_autocast_enabled(hidden.device.type) and hidden.dtype != torch.float64:
         return torch.float32
     return hidden.dtype
+
+
+def smoothed_losses(
+    name: str,
+    losses: Tensor,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    alpha: Tensor,
+    smoothing: float,
+    class_weight: Tensor | None,
+) -> Tensor:
+    r"""The weighted losses against smoothed targets, from those against the classes.
+
+    Against the target :math:`q = A e_y + B u` (u spreads over the open classes, times their
+    weights)
+
+    .. math:: L(\theta; q) = L(\theta; e_y) + \Omega(q) + (1 - A) \theta_y - B \langle \theta, u
+        \rangle,
+
+    and :math:`\langle \theta, u \rangle` needs one product with :math:`W^\top u`, not all logits.
+    """
+    if class_weight is not None and alpha.numel() > 1:
+        raise FenchelError(
+            f"{name}: expected one `alpha` with `label_smoothing` and `class_weight`, but got "
+            f"{alpha.numel()} of them."
+        )
+    dtype = losses.dtype
+    ignored = target == IGNORED
+    hidden = hidden.masked_fill(ignored[:, None], 0.0)  # it may be NaN
+    known = torch.where(ignored, 0, target)
+    open_classes = torch.ones(weight.shape[0], dtype=dtype, device=weight.device)
+    if bias is not None:
+        open_classes = (bias != -torch.inf).to(dtype)
+    spread = open_classes / open_classes.sum().clamp(min=1)
+    share = torch.ones_like(losses)
+    if class_weight is not None:
+        spread = spread * class_weight.to(dtype)
+        share = class_weight.to(dtype)[known]
+    mass = spread.sum()
+    spread = spread / torch.where(mass == 0, 1.0, mass)  # so that B <= 1: its powers are tame
+    total = (1 - smoothing) * share + smoothing * mass
+    known_total = torch.where(total == 0, 1.0, total)
+    on_class = (1 - smoothing) * share / known_total
+    on_spread = smoothing * mass / known_total
+    score, mean = mean_scores(hidden, weight, bias, known, spread)
+    own = smoothed_omega(on_class, on_spread, spread, known, alpha.to(dtype).clamp(max=LARGE))
+    value = losses + own + (1 - on_class) * score - on_spread * mean
+    value = torch.where(value < 0, value - value.detach(), value)  # rounding
+    return (total * value).masked_fill(ignored, 0.0)
+
+
+def mean_scores(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, spread: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The score of the target, and the mean of all scores with weights ``spread``."""
+    dtype = spread.dtype
+    score = (hidden.to(dtype) * weight[target].to(dtype)).sum(1)
+    mean = hidden.to(dtype) @ (spread.to(weight.dtype) @ weight).to(dtype)
+    if bias is not None:
+        known = torch.where(bias == -torch.inf, 0.0, bias.to(dtype))
+        score = score + known[target]  # with a masked target the loss is infinite already
+        mean = mean + (known * spread).sum()
+    return score, mean
+
+
+def smoothed_omega(
+    on_class: Tensor, on_spread: Tensor, spread: Tensor, target: Tensor, alpha: Tensor
+) -> Tensor:
+    """Tsallis's Ω of the targets A e_y + B u, one a row.
+
+    log_a(B u) = log_a(B) u^a + log_a(u), so a sum over classes serves all rows.
+    """
+    of_target = spread[target]
+    if alpha.numel() == 1:
+        levels = torch.where(spread > 0, log_a(spread, alpha), 0.0)
+        powers = (spread * (1 + (alpha - 1) * levels)).sum()  # sum of u^alpha
+        entropies = (spread * levels).sum()
+    else:  # u is then even: a number
+        each, count = spread.amax(), (spread > 0).sum()
+        level = log_a(each, alpha)
+        powers, entropies = count * each * (1 + (alpha - 1) * level), count * each * level
+    sums = weighted_log(on_spread, alpha) * powers + on_spread * entropies
+    small = on_spread * of_target
+    at_target = weighted_log(on_class + small, alpha) - weighted_log(small, alpha)
+    return (sums + at_target) / alpha

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import check_alphas
-from fenchel.losses._linear_engine import logits_of
-from fenchel.losses._linear_shapes import check_layer
+from fenchel.losses._output_layer import check_layer, logits_of
 from fenchel.maps import SparseRows, sparse_entmax
 
 

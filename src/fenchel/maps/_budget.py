@@ -3,8 +3,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
+from fenchel.maps._family import Family
 from fenchel.maps.declaration import Argument, declare
-from fenchel.maps._family import Family, Parameter
 
 
 def budget(
@@ -34,8 +35,8 @@ def budget(
             gives every unmasked entry 1 (a number above n is refused).
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
-            with gradient.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per
+            row, with gradient.
 
     Returns:
         Inclusion probabilities of the shape and dtype of ``scores``.

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps.declaration import Argument, declare
+from fenchel._dtypes import Parameter
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
-from fenchel.maps._family import Family, Parameter
+from fenchel.maps._family import Family
+from fenchel.maps.declaration import Argument, declare
 
 
 @no_bare_int("entmax", "alpha")
@@ -41,8 +42,8 @@ def entmax(
             gradient; its values are not checked, and one of 0 or less (or NaN) makes its rows NaN.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
-            with gradient.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per
+            row, with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.

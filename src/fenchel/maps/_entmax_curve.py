@@ -17,8 +17,8 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
 from fenchel._special import second_remainder
-from fenchel.maps._family import Parameter
 
 
 def sensitivity(p: Tensor, alpha: Parameter) -> Tensor:

@@ -33,9 +33,9 @@ from fenchel._checks import (
     check_wide,
     refuse_forward_over_forward,
 )
+from fenchel._dtypes import Parameter
 from fenchel._expansion import derivative_order, expand, step_from
 
-Parameter = float | Tensor
 JacobianProduct = Callable[[Tensor, Parameter, Tensor, int], Tensor]
 ParameterDerivative = Callable[[Tensor, Parameter, int], Tensor] | None
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._groups import Groups
+from fenchel.maps.declaration import Argument, declare
 
 
 @no_bare_int("fusedmax", "lam")

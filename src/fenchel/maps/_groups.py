@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fenchel import kernels
 from fenchel._checks import check_parameter_tensor, check_scores, check_wide, is_transformed
-from fenchel.maps._family import Parameter, as_tensor, batch_in_front, fused_backward
+from fenchel._dtypes import Parameter
+from fenchel.maps._family import as_tensor, batch_in_front, fused_backward
 
 _Found = tuple[Tensor, Tensor, Tensor]
 

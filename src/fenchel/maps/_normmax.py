@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._family import Family, Parameter
+from fenchel.maps.declaration import Argument, declare
 
 
 @no_bare_int("normmax", "q")
@@ -33,13 +33,13 @@ def normmax(
 
     Args:
         scores: any shape, floating dtype.
-        q: exponent of the norm, a number in [1, ∞], or a tensor that broadcasts against ``scores`` with size 1 along
-            ``dim``, with gradient. Its values are not checked; one below 1 (or NaN) makes its
-            rows NaN.
+        q: exponent of the norm, a number in [1, ∞], or a tensor that broadcasts against
+            ``scores`` with size 1 along ``dim``, with gradient. Its values are not checked; one
+            below 1 (or NaN) makes its rows NaN.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
-            with gradient.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per
+            row, with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.

@@ -5,8 +5,8 @@ import math
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._groups import Groups
+from fenchel.maps.declaration import Argument, declare
 
 
 @no_bare_int("oscarmax", "lam")

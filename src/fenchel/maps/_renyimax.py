@@ -3,9 +3,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._power_jacobian import power_product
+from fenchel.maps.declaration import Argument, declare
 
 
 @no_bare_int("renyimax", "beta")
@@ -34,8 +34,8 @@ def renyimax(
         beta: order of the entropy, a number in (0, 1]; above 1 it is not concave.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
-            with gradient.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per
+            row, with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.

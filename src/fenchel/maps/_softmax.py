@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel.maps.declaration import declare
 from fenchel.maps._entmax import FAMILY
+from fenchel.maps.declaration import declare
 
 
 def softmax(
@@ -23,8 +23,8 @@ def softmax(
         scores: any shape, floating dtype.
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
-            with gradient.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per
+            row, with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.

@@ -16,9 +16,9 @@ from fenchel._checks import (
     no_bare_int,
     refuse_transforms,
 )
+from fenchel._dtypes import Parameter, full_precision
 from fenchel.maps._entmax import ENTMAX
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
-from fenchel.maps._family import Parameter
 
 
 class SparseRows(NamedTuple):
@@ -165,7 +165,7 @@ def sparse_entmax(
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):
         parameter = parameter.movedim(dim, -1)
-    wide = rows.float() if rows.dtype.itemsize == 2 else rows
+    wide = full_precision(rows)
     tensor, number = (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
     values, indices, sizes, threshold = _op(wide, tensor, number)
     threshold = _settle(threshold.detach().to(wide.dtype), values.detach(), sizes)

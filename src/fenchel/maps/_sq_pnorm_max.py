@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps.declaration import Argument, declare
 from fenchel.maps._family import Family, Parameter
 from fenchel.maps._power_jacobian import power_product, power_sum
+from fenchel.maps.declaration import Argument, declare
 
 
 @no_bare_int("sq_pnorm_max", "q")
@@ -38,8 +38,8 @@ def sq_pnorm_max(
         q: exponent of the norm, a number in [1, ∞].
         dim: axis to normalise.
         mask: broadcastable boolean, True where an entry may receive mass.
-        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per row,
-            with gradient.
+        gamma: a temperature, f(scores / gamma): a finite number above 0, or a tensor with one per
+            row, with gradient.
 
     Returns:
         Probabilities of the shape and dtype of ``scores``.

@@ -21,9 +21,9 @@ from fenchel._checks import (
     check_parameter_tensor,
     check_scores,
 )
-from fenchel.maps._family import Parameter, RowMap
-
-_HALF = (torch.float16, torch.bfloat16)
+from fenchel._dtypes import HALF, Parameter, full_precision
+from fenchel._guarded import below_top
+from fenchel.maps._family import RowMap
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,7 @@ class Argument:
         number = as_number(name, self.keyword, value, kind)
         low = self.low < number if self.above else self.low <= number
         if not (low and number <= self.high) or (self.finite and number == math.inf):
-            raise FenchelError(
-                f"{name}: `{self.keyword}` must be {self.expected}; got {value!r}."
-            )
+            raise FenchelError(f"{name}: `{self.keyword}` must be {self.expected}; got {value!r}.")
         return number
 
     def rows(self, name: str, value: Any, scores: Tensor, dim: int) -> Parameter:
@@ -174,11 +172,11 @@ class Map:
         scale = 1.0 if is_one else GAMMA.rows(name, gamma, scores, dim)
         if scores.shape[dim] == 0:
             return scores.clone()
-        wide = scores.float() if scores.dtype in _HALF else scores
+        wide = full_precision(scores)
         if isinstance(scale, Tensor) or scale != 1:
-            wide = _below_top(wide, dim) / scale
+            wide = below_top(wide, dim) / scale
         p = self.family(wide, parameter, dim)
-        if scores.dtype not in _HALF:
+        if scores.dtype not in HALF:
             return p if p.dtype == scores.dtype else p.to(scores.dtype)
         # torch.softmax gives float32 under CUDA's autocast; so do we, to be swapped in anywhere.
         if scores.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
@@ -195,15 +193,6 @@ def declare(*args: Any, **kwargs: Any) -> Map:
     made = Map(*args, **kwargs)
     MAPS[made.name] = made
     return made
-
-
-def _below_top(scores: Tensor, dim: int) -> Tensor:
-    """Scores minus their maximum, a constant: no map and no derivative changes by it.
-
-    A quotient of large scores is rounded at their size; one of their differences is not.
-    """
-    top = scores.detach().amax(dim, keepdim=True)
-    return scores - torch.where(top == -math.inf, 0.0, top)
 
 
 def _within(name: str, lengths: Any, scores: Tensor, dim: int) -> Tensor:

@@ -1,13 +1,11 @@
 """Sequence-to-sequence models with sparse attention and sparse outputs."""
 
 from fenchel.models._batch import BOS, EOS, PAD, UNK, Batch
-from fenchel.models._build import build_model, config_from_dict, model_config
+from fenchel.models._build import build_model, model_config
 from fenchel.models._config import LSTMConfig, TransformerConfig
-from fenchel.models._global_attention import GlobalAttention
 from fenchel.models._lstm import LSTMSeq2Seq
 from fenchel.models._normalizers import NORMALIZERS, normalizer
-from fenchel.models._output import OutputLayer
-from fenchel.models._seq2seq import DecoderState, DecoderStep, Seq2Seq
+from fenchel.models._seq2seq import Seq2Seq
 from fenchel.models._transformer import TransformerSeq2Seq
 
 __all__ = [
@@ -17,17 +15,12 @@ __all__ = [
     "PAD",
     "UNK",
     "Batch",
-    "DecoderState",
-    "DecoderStep",
-    "GlobalAttention",
     "LSTMConfig",
     "LSTMSeq2Seq",
-    "OutputLayer",
     "Seq2Seq",
     "TransformerConfig",
     "TransformerSeq2Seq",
     "build_model",
-    "config_from_dict",
     "model_config",
     "normalizer",
 ]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -33,33 +32,29 @@ def build_model(config: Config) -> Seq2Seq:
 
 
 def model_config(kind: str, **values: Any) -> Config:
-    """The config of a kind of model, with the given fields in the place of the defaults."""
-    return config_from_dict({"kind": kind, **values})
-
-
-def config_from_dict(values: Mapping[str, Any]) -> Config:
-    """A config from its dictionary, as ``dataclasses.asdict`` gives it.
+    """The config of a kind of model.
 
     Args:
-        values: the fields, and ``kind``: ``"lstm"`` or ``"transformer"``. Fields that are left out
-            have their defaults; a name that is no field is refused.
+        kind: ``"lstm"`` or ``"transformer"``.
+        values: fields of :class:`LSTMConfig` or :class:`TransformerConfig`, as
+            ``dataclasses.asdict`` gives them. Those that are left out have their defaults; a name
+            that is not a field is refused.
 
     Example:
-        >>> from fenchel.models import config_from_dict
-        >>> config_from_dict({"kind": "lstm", "layers": 1}).layers
+        >>> from fenchel.models import model_config
+        >>> model_config("lstm", layers=1).layers
         1
     """
-    kind = values.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise FenchelError(
-            f"config_from_dict: expected `kind` to be one of {', '.join(KINDS)}, but got {kind!r}."
+            f"model_config: expected `kind` to be one of {', '.join(KINDS)}, but got {kind!r}."
         )
     of_kind = KINDS[kind][0]
     known = [f.name for f in fields(of_kind)]
-    unknown = [str(name) for name in values if name not in known]
+    unknown = [name for name in values if name not in known]
     if unknown:
         raise FenchelError(
-            f"config_from_dict: expected fields of {of_kind.__name__} ({', '.join(known)}), but "
-            f"got {', '.join(map(repr, unknown))}."
+            f"model_config: expected fields of {of_kind.__name__} ({', '.join(known)}), but got "
+            f"{', '.join(map(repr, unknown))}."
         )
-    return of_kind(**values)
+    return of_kind(kind=kind, **values)

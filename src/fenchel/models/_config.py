@@ -7,7 +7,7 @@ from fenchel._checks import FenchelError, check_int, check_number
 from fenchel._short import short
 from fenchel.models._batch import check_vocabulary
 from fenchel.models._normalizers import NORMALIZERS, normalizer
-from fenchel.models._output import output_alpha
+from fenchel.models.output import output_alpha
 
 _NORMALIZER = (
     f"{', '.join(name for name in NORMALIZERS if name != 'structured')}, maybe with a parameter "

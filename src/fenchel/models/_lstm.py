@@ -9,10 +9,9 @@ from torch import Tensor
 from torch.nn import LSTM, Dropout, Embedding
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from fenchel.models._attention import GlobalAttention, Keys
 from fenchel.models._batch import PAD, Batch
 from fenchel.models._config import LSTMConfig, check_buildable
-from fenchel.models._global_attention import GlobalAttention, Keys
-from fenchel.models._output import OutputLayer
 from fenchel.models._seq2seq import (
     DecoderState,
     DecoderStep,
@@ -21,6 +20,7 @@ from fenchel.models._seq2seq import (
     source_mask,
     wrong_state,
 )
+from fenchel.models.output import OutputLayer
 
 Layers = list[tuple[Tensor, Tensor | None]]  # weight and bias of each layer's gates
 Recurrent = tuple[tuple[Tensor, Tensor], ...]  # (h, c), each (n, d), of each layer

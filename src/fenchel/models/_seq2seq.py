@@ -10,7 +10,7 @@ from torch.nn import Module
 from fenchel._checks import FenchelError
 from fenchel.models._batch import Batch, check_source, check_target, check_tokens
 from fenchel.models._config import LSTMConfig, TransformerConfig
-from fenchel.models._output import OutputLayer
+from fenchel.models.output import OutputLayer
 
 
 class DecoderState(Protocol):

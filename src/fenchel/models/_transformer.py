@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import Embedding, LayerNorm, Module, ModuleList, init
 
+from fenchel.models._attention import HeadAttention
 from fenchel.models._batch import PAD, Batch
 from fenchel.models._config import TransformerConfig, check_buildable
-from fenchel.models._head_attention import HeadAttention
-from fenchel.models._output import OutputLayer
 from fenchel.models._seq2seq import (
     DecoderState,
     DecoderStep,
@@ -26,6 +25,7 @@ from fenchel.models._transformer_layers import (
     Maps,
     Positioned,
 )
+from fenchel.models.output import OutputLayer
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import Dropout, Embedding, LayerNorm, Linear, Module, ReLU, Sequential, init
 
 from fenchel._checks import FenchelError
+from fenchel.models._attention import HeadAttention
 from fenchel.models._config import TransformerConfig
-from fenchel.models._head_attention import HeadAttention
 
 KeysValues = tuple[Tensor, Tensor]
 Maps = dict[str, list[Tensor]]  # attention weights, layer by layer

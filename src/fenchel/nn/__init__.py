@@ -1,15 +1,11 @@
 """The maps, losses and structures as modules."""
 
 from fenchel.nn import _maps
-from fenchel.nn._entmax15_loss import Entmax15Loss
-from fenchel.nn._entmax_loss import EntmaxLoss
-from fenchel.nn._fenchel_young_loss import FenchelYoungLoss
 from fenchel.nn._linear_chain import LinearChain
 from fenchel.nn._linear_entmax_loss import LinearEntmaxLoss
+from fenchel.nn._losses import Entmax15Loss, EntmaxLoss, FenchelYoungLoss, SparsemaxLoss
 from fenchel.nn._maps import *  # noqa: F403  (what a new map adds is public at once)
 from fenchel.nn._multihead_attention import MultiheadAttention
-from fenchel.nn.normalizers import normalizer
-from fenchel.nn._sparsemax_loss import SparsemaxLoss
 from fenchel.nn._structured_layer import (
     AlignmentLayer,
     MatchingLayer,
@@ -17,6 +13,7 @@ from fenchel.nn._structured_layer import (
     TreeLayer,
 )
 from fenchel.nn._vocab_parallel_entmax_loss import VocabParallelEntmaxLoss
+from fenchel.nn.normalizers import normalizer
 
 __all__ = [
     "AlignmentLayer",

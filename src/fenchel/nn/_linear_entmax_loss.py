@@ -10,11 +10,10 @@ from torch.nn import Parameter, init
 
 from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_reduction,
-    check_smoothing,
     linear_entmax_loss,
     linear_sparse_entmax,
 )
+from fenchel.losses.arguments import check_reduction, check_smoothing
 from fenchel.maps import SparseRows
 from fenchel.nn._alpha import WithAlpha
 
@@ -35,7 +34,7 @@ class LinearEntmaxLoss(WithAlpha):
             layer has its own.
         ignore_index: class index of rows that do not count.
         label_smoothing: how much of each target is spread evenly over the classes.
-        class_weight: one number a class, shape (V); a buffer.
+        class_weight: one number per class, shape (V); a buffer.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         sparse_grad: whether the gradient of the weight is a sparse tensor.
         device: of the parameters.

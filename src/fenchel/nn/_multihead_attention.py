@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from fenchel._checks import FenchelError, check_alpha
-from fenchel.attention import attention_weights, entmax_attention, weighted_values
+from fenchel.attention import entmax_attention
+from fenchel.attention.dense import attention_weights, weighted_values
 from fenchel.maps import entmax
 from fenchel.maps.bounds import Bounds
 from fenchel.nn._arguments import written
@@ -102,8 +103,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             normalizer = by_name(normalizer)
         if normalizer is not None and (not callable(normalizer) or learn_alpha):
             raise FenchelError(
-                f"{name}: expected `normalizer` to be a callable or the name of a map, without `learn_alpha`, but got "
-                f"{normalizer!r} and learn_alpha={learn_alpha!r}."
+                f"{name}: expected `normalizer` to be a callable or the name of a map, without "
+                f"`learn_alpha`, but got {normalizer!r} and learn_alpha={learn_alpha!r}."
             )
         self.normalizer = normalizer
         if learn_alpha:

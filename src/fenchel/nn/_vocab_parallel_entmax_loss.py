@@ -10,10 +10,9 @@ from torch.nn import Parameter, init
 
 from fenchel._checks import FenchelError, check_ignore_index
 from fenchel.losses import (
-    check_reduction,
-    check_smoothing,
     vocab_parallel_entmax_loss,
 )
+from fenchel.losses.arguments import check_reduction, check_smoothing
 from fenchel.nn._alpha import WithAlpha
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, check_mask, check_scores
+from fenchel._dtypes import full_precision, widen
+from fenchel._guarded import finite_top
 from fenchel._targets import (
     check_indices,
     check_probabilities,
@@ -73,7 +75,7 @@ class Regularizer(ABC):
 
     def _divergence(self, scores: Tensor, p: Tensor, target: Tensor) -> Tensor:
         """The value of the loss at p = predict(scores), shape (*rows); no graph is wanted."""
-        scores, p, target = (wide(x) for x in (scores, p, target))
+        scores, p, target = (widen(x) for x in (scores, p, target))
         gap = (p - target) * (scores - finite_top(scores))
         # An entry without mass on either side says nothing, not even -inf.
         gap = torch.where((p == 0) & (target == 0), 0.0, gap)
@@ -233,7 +235,7 @@ class Regularizer(ABC):
         """Ω and checked ``x`` with ``dim`` last, half precision as float32, and x's dtype."""
         at = check_scores(name, x, dim)
         omega, dtype = self._aligned(name, x, at), x.dtype
-        return omega, (x.float() if dtype.itemsize == 2 else x).movedim(at, -1), dtype
+        return omega, full_precision(x).movedim(at, -1), dtype
 
     def conjugate_rows(self, scores: Tensor) -> Tensor:
         p = self.predict_rows(scores)
@@ -272,13 +274,3 @@ class Regularizer(ABC):
 
     def _named(self, method: str = "") -> str:
         return f"{type(self).__name__}.{method}".rstrip(".")
-
-
-def wide(x: Tensor) -> Tensor:
-    return x.float() if x.device.type == "mps" else x.double()
-
-
-def finite_top(scores: Tensor) -> Tensor:
-    """The maximum of each row, 0 in a fully masked one: -inf minus -inf would be NaN."""
-    top = scores.amax(-1, keepdim=True)
-    return torch.where(top == -math.inf, 0.0, top)

@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import widen
 from fenchel._targets import is_index
 from fenchel.maps.declaration import MAPS
-from fenchel.regularizers._base import wide
+from fenchel.regularizers._tsallis_loss import fused_loss
 from fenchel.regularizers.of_map import MapRegularizer
 from fenchel.regularizers.registry import listed
-from fenchel.regularizers._tsallis_loss import fused_loss
 from fenchel.regularizers.tsallis_curve import divergence, log_a, omega, slope
 
 __all__ = ["Gini", "Renyi", "Shannon", "Tsallis", "Zero"]
@@ -184,6 +184,6 @@ class Renyi(MapRegularizer):
 
 
 def _normalised(p: Tensor) -> Tensor:
-    p = wide(p)
+    p = widen(p)
     total = p.sum(-1, keepdim=True)
     return p / torch.where(total == 0, 1.0, total)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fenchel._checks import FenchelError, refuse_forward_over_forward
 from fenchel._graphs import outside_graphs
-from fenchel.solvers.derivatives import RowFunction
 from fenchel.solvers.kkt import jacobian_product
+from fenchel.solvers.row_function import RowFunction
 
 
 def implicit_argmax(

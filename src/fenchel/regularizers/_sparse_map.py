@@ -10,7 +10,8 @@ from fenchel._checks import FenchelError, check_int, check_positive
 from fenchel._graphs import outside_graphs
 from fenchel.regularizers._envelope import envelope
 from fenchel.regularizers._structured import StructuredRegularizer, inner, means_of
-from fenchel.solvers import SparseDistribution, sparse_map, sparse_map_means
+from fenchel.solvers import SparseDistribution
+from fenchel.solvers.sparsemap import sparse_map, sparse_map_means
 from fenchel.structures import Structure
 from fenchel.structures.problem import Problem
 

@@ -12,7 +12,7 @@ from fenchel._checks import FenchelError, check_number
 from fenchel._graphs import outside_graphs
 from fenchel._warn import warn
 from fenchel.regularizers._envelope import envelope
-from fenchel.solvers import dual_point
+from fenchel.solvers.duality import dual_point
 from fenchel.structures import Structure
 from fenchel.structures.problem import Problem, refuse_unreadable, to_flat
 

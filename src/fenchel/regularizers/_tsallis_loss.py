@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from fenchel import kernels
+from fenchel._dtypes import Parameter
 from fenchel._targets import one_hot
 from fenchel.kernels import IGNORED
 from fenchel.maps import entmax
 from fenchel.regularizers.tsallis_curve import slope
-
-Parameter = float | Tensor
 
 
 def fused_loss(scores: Tensor, target: Tensor, alpha: Parameter) -> Tensor | None:

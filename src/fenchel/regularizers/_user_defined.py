@@ -7,16 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_number, check_scores
+from fenchel._checks import FenchelError, check_at_least, check_number, check_scores, check_tol
 from fenchel._graphs import outside_graphs
 from fenchel._warn import warn
 from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers._implicit import implicit_argmax
 from fenchel.solvers import SimplexSolution
-from fenchel.solvers.arguments import check_max_iter, check_tol
-from fenchel.solvers.derivatives import RowFunction, gradient, lifted
 from fenchel.solvers.fista import solve
-from fenchel.solvers.row_function import check_callable, row_function
+from fenchel.solvers.row_function import RowFunction, check_callable, gradient, lifted, row_function
 
 
 class UserDefined(Regularizer):
@@ -48,7 +46,7 @@ class UserDefined(Regularizer):
         if not 0 < self.gamma < math.inf:
             raise FenchelError(f"{_MAKER}: `gamma` must be a finite number above 0; got {gamma!r}.")
         self.tol = check_tol(_MAKER, tol)
-        self.max_iter = check_max_iter(_MAKER, max_iter)
+        self.max_iter = check_at_least(_MAKER, "max_iter", max_iter, 1)
         self.name = getattr(f, "__name__", type(f).__name__) if name is None else name
 
     def solve(self, scores: Tensor, dim: int = -1) -> SimplexSolution:

@@ -26,9 +26,9 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
 from fenchel._special import expm1_over, expm1_over_slope, second_remainder
 
-Parameter = float | Tensor
 LARGE = 1e15  # from here on alpha is as good as infinite, and its products are still finite
 
 

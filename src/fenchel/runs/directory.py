@@ -12,7 +12,7 @@ from typing import TypeVar
 from fenchel._checks import FenchelError
 from fenchel.runs.about import ABOUT
 from fenchel.runs.files import sync_directory
-from fenchel.runs.owner import claim, disown
+from fenchel.runs.owner import claim, release_claim
 
 T = TypeVar("T")
 _OF_THE_SYSTEM = "lost+found"  # is in every new file system
@@ -21,7 +21,7 @@ _OF_THE_SYSTEM = "lost+found"  # is in every new file system
 def check_new(directory: Path) -> None:
     """Refuse a directory that has something in it."""
     if (directory / ABOUT).exists():
-        disown(directory)
+        release_claim(directory)
         raise FenchelError(
             f"{directory}: expected a new directory, but it holds a run; go on with it by "
             "`--resume`, or choose another."

@@ -110,7 +110,7 @@ def claim(run_dir: Path) -> None:
         write_file(run_dir / CLAIM, [f"{name}\n".encode()])
 
 
-def disown(run_dir: Path) -> None:
+def release_claim(run_dir: Path) -> None:
     """Forget that a job of this name has begun the run: this one was refused, so it was another."""
     if is_claimed(run_dir):
         (run_dir / CLAIM).unlink(missing_ok=True)

@@ -23,8 +23,8 @@ class SinkhornSolution:
 
     Args:
         plan: of the shape and dtype of the scores; no graph is attached.
-        error: float64, one number an instance: the most that a row or column of the plan is off its
-            marginal. All other conditions of optimality hold by construction.
+        error: float64, one number per instance: the most that a row or column of the plan is off
+            its marginal. All other conditions of optimality hold by construction.
         iterations: int64, how often both potentials of an instance were updated.
         converged: bool, whether an instance's error is within the tolerance.
     """

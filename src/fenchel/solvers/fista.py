@@ -1,17 +1,82 @@
+"""The regularized argmax of a smooth function on the simplex: FISTA, then Newton on the support.
+
+Newton's method gives the last digits, which projected gradients reach too slowly.
+"""
+
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fenchel._checks import check_scores
-from fenchel.solvers._newton import polish
-from fenchel.solvers._objective import Objective
-from fenchel.solvers._solution import SimplexSolution
-from fenchel.solvers.arguments import check_max_iter, check_tol
-from fenchel.solvers.derivatives import RowFunction
-from fenchel.solvers.row_function import row_function
+from fenchel._checks import check_at_least, check_scores, check_tol
+from fenchel.maps import sparsemax
+from fenchel.solvers.kkt import jacobian_product
+from fenchel.solvers.row_function import RowFunction, gradient, lifted, row_function
+
+
+@dataclass(frozen=True)
+class SimplexSolution:
+    r"""A point of the simplex for every row of scores, and how good it is.
+
+    Args:
+        p: the point, of the shape and dtype of the scores; no graph is attached.
+        gap: float64, one number per row: the Frank-Wolfe gap :math:`\max_j g_j - \langle g, p
+            \rangle` at :math:`g = \theta - \nabla\Omega(p)`. The value at ``p`` is below the
+            maximum by at most that much.
+        iterations: int64, steps taken in a row.
+        converged: bool, whether a row's gap is within the tolerance.
+    """
+
+    p: Tensor  # shape: (*rows, n)
+    gap: Tensor  # shape: (*rows)
+    iterations: Tensor  # shape: (*rows)
+    converged: Tensor  # shape: (*rows)
+
+
+@dataclass(frozen=True)
+class Objective:
+    r""":math:`\langle \theta, p \rangle - \Omega(p)` on the simplex, one problem a row.
+
+    Args:
+        omega: convex, (rows, n) -> (rows).
+        scores: float64, shape (rows, n), at least one number in each row, the rest ``-inf``.
+    """
+
+    omega: RowFunction
+    scores: Tensor
+
+    def slope(self, p: Tensor) -> Tensor:
+        """The gradient at ``p``, -inf where an entry is masked."""
+        return self.scores - gradient(self.omega, p)
+
+    def gap(self, p: Tensor, slope: Tensor) -> Tensor:
+        """The Frank-Wolfe gap, shape (rows); ∞ where it is not a number."""
+        below = slope.amax(-1, keepdim=True) - slope
+        # <top - slope, p>, not top - <slope, p>: every term is at least 0, nothing cancels.
+        gap = torch.where(p == 0, 0.0, p * below).sum(-1)
+        return torch.where(gap.isnan(), math.inf, gap)
+
+    def is_within(self, tol: float, gap: Tensor, p: Tensor, slope: Tensor) -> Tensor:
+        """Whether a gap is at most ``tol``, relative to the slopes that it was rounded with."""
+        size = torch.where(p == 0, 0.0, p * slope.abs()).sum(-1)
+        return gap <= tol * (1 + size)
+
+    def project(self, x: Tensor) -> Tensor:
+        """The nearest point of the simplex without mass on masked entries."""
+        return sparsemax(torch.where(self.scores == -math.inf, -math.inf, x))
+
+    def centre(self) -> Tensor:
+        """The uniform distribution over unmasked entries."""
+        is_open = (self.scores != -math.inf).to(self.scores.dtype)
+        return is_open / is_open.sum(-1, keepdim=True)
+
+    def at(self, rows: Tensor | slice) -> Objective:
+        """The problems of some rows."""
+        return Objective(self.omega, self.scores[rows])
+
 
 #: Iterations of the first round; each further one has twice as many.
 _FIRST_ROUND = 16
@@ -70,7 +135,7 @@ def regularized_argmax(
     """
     name = "regularized_argmax"
     check_scores(name, scores, -1)
-    tol, max_iter = check_tol(name, tol), check_max_iter(name, max_iter)
+    tol, max_iter = check_tol(name, tol), check_at_least(name, "max_iter", max_iter, 1)
     omega = row_function(name, omega, scores.shape[-1], scores.device)
     return solve(omega, scores, tol=tol, max_iter=max_iter, strongly_convex=strongly_convex)
 
@@ -174,3 +239,69 @@ def _ascend(
         lipschitz = torch.where(holds | ~going, lipschitz, 2 * lipschitz)
     holds = holds & ~x.isnan().any(-1, keepdim=True)
     return torch.where(holds, x, y), torch.where(holds, ahead, slope), lipschitz
+
+
+#: Parts of Newton's direction that are tried, all at once.
+_STEPS = (1.0, 0.5, 0.2, 0.05, 0.01)
+_FLOORS = (1e-3, 1e-5, 1e-8, 1e-11)
+#: A step must lower the gap to this part of it: at the level of rounding few do.
+_PROGRESS = 0.99
+#: exp(50) is enough to cross the range of a float64's digits in one step.
+_LARGEST_EXPONENT = 50.0
+
+
+def polish(
+    problem: Objective, p: Tensor, gap: Tensor, *, steps: int, strongly_convex: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Points with a gap that is lower or the same, that gap, and the steps taken in each row.
+
+    A row goes on while its gap falls. The gap bounds the suboptimality, so no step makes it worse.
+    """
+    p, gap, taken = p.clone(), gap.clone(), torch.zeros_like(gap, dtype=torch.int64)
+    moving = (gap > 0).nonzero().squeeze(-1)
+    for _ in range(steps):
+        if len(moving) == 0:
+            break
+        better, lower = _step(problem.at(moving), p[moving], strongly_convex)
+        taken[moving] += 1
+        falls = lower <= _PROGRESS * gap[moving]
+        moving = moving[falls]
+        p[moving], gap[moving] = better[falls], lower[falls]
+        moving = moving[gap[moving] > 0]
+    return p, gap, taken
+
+
+def _step(problem: Objective, p: Tensor, strongly_convex: bool) -> tuple[Tensor, Tensor]:
+    """The candidate with the lowest gap, and that gap."""
+    slope = problem.slope(p)
+    mean = torch.where(p == 0, 0.0, p * slope).sum(-1, keepdim=True)
+    working = (p > 0) | (slope > mean)  # what has mass, and what wants some
+    vector = torch.where(working, slope - mean, 0.0)
+    direction, _ = jacobian_product(problem.omega, p, working, vector, strongly_convex)
+    candidates = _candidates(p, direction, working)
+    count, rows, n = candidates.shape
+    flat = candidates.reshape(count * rows, n)
+    copies = Objective(problem.omega, problem.scores.repeat(count, 1))
+    gaps = copies.gap(flat, copies.slope(flat)).reshape(count, rows)
+    lowest, which = gaps.min(0)
+    return candidates.gather(0, which[None, :, None].expand(1, rows, n)).squeeze(0), lowest
+
+
+def _candidates(p: Tensor, direction: Tensor, working: Tensor) -> Tensor:
+    """Points of the simplex along Newton's direction, shape (candidates, rows, n).
+
+    Straight: p + td, entries below 0 becoming 0, which is where a bounded slope wants them; also
+    the t at which the first entry does. Bent: p exp(td / p), the same to first order, for slopes
+    that go to infinity at 0, where no entry may arrive (exact in one step for Shannon's entropy).
+    Raised: with no entry below some floor, for those that are at 0 and should not be, and for a
+    function like p log max(p, 1e-12) whose slope jumps next to 0.
+    """
+    base = lifted(p)
+    blocked = torch.where(direction < 0, p / -direction, 1.0).amin(-1, keepdim=True).clamp(0, 1)
+    straight = [p + step * direction for step in (*_STEPS, blocked)]
+    limit = _LARGEST_EXPONENT
+    bent = [base * (step * direction / base).clamp(-limit, limit).exp() for step in _STEPS]
+    raised = [point.clamp_min(floor) for floor in _FLOORS for point in (p, bent[0])]
+    points = torch.stack(straight + bent + raised)
+    points = torch.where(working, points, 0.0).clamp_min(0.0)
+    return points / points.sum(-1, keepdim=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fenchel.solvers.derivatives import RowFunction, hessian
+from fenchel.solvers.row_function import RowFunction, hessian
 
 #: How many numbers the Hessians of one call may hold: 256 MB.
 _NUMBERS = 2**25

@@ -25,7 +25,7 @@ class SearchOptions:
     Attributes:
         beam: prefixes that live at a time.
         nbest: answers to return.
-        exact: best-first search until proof or ``budget``, in the place of the beam.
+        exact: best-first search until proof or ``budget``, instead of the beam.
         budget: prefixes that exact search may expand for one input.
         max_length: the longest answer.
         length_penalty: favours long answers.

@@ -25,9 +25,9 @@ from fenchel.runs import load_checkpoint, load_config, save_config
 from fenchel.runs.about import check_digests, check_meaning, read_about, write_about
 from fenchel.runs.directory import write_new
 from fenchel.runs.machine import usable_device
-from fenchel.tasks._run_config import RunConfig
 from fenchel.tasks._task import Task
 from fenchel.tasks.inflection import Inflection
+from fenchel.tasks.run_config import RunConfig
 from fenchel.tasks.translation import Summarization, Translation
 
 TASKS: dict[str, type[Task]] = {

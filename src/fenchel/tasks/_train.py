@@ -1,4 +1,5 @@
-"""Runs that are started, resumed and trained.
+"""Runs that are started, resumed and trained; what can be known to be wrong is said at once,
+before a run directory is written or a long file is read.
 
 What trains is imported where it is called: to predict with a run, this file is imported too, and
 nothing else of training is needed.
@@ -7,33 +8,110 @@ nothing else of training is needed.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from fenchel._checks import FenchelError
+from fenchel._compat import require
 from fenchel._short import short
-from fenchel.models import UNK, Batch, Seq2Seq
-from fenchel.runs import CheckpointStore, override
+from fenchel.models import UNK, Batch, Seq2Seq, build_model
 from fenchel.runs.about import MEANING, check_meaning
-from fenchel.runs.checkpoint import same_weights
+from fenchel.runs.checkpoint import CheckpointStore, same_weights
+from fenchel.runs.config_file import override
 from fenchel.runs.directory import check_new, check_writable
+from fenchel.runs.machine import check_fits
 from fenchel.runs.owner import RunLock
-from fenchel.tasks._before import check_files, check_settings, check_trainable, check_training
-from fenchel.tasks._files import unquoted
-from fenchel.tasks._fit import fit
 from fenchel.tasks._predict import best_answers
 from fenchel.tasks._run import TASKS, Run, create_run, open_run, sized
-from fenchel.tasks._run_config import DataConfig, ModelKind, RunConfig, default_config
+from fenchel.tasks._task import Task
+from fenchel.tasks.files import STDIN, unquoted
+from fenchel.tasks.run_config import DataConfig, ModelKind, RunConfig, default_config, fit
 from fenchel.tasks.translation import TextConfig
 
 if TYPE_CHECKING:
     from fenchel.training import TrainResult
     from fenchel.training.distributed import Ranks
+
+_NOT_SET = {
+    "data.train": "name the files by `--train`",
+    "data.dev": "name the files by `--dev`",
+    "data.language": "name it by `--language`",
+    "model.source_vocabulary": "it is counted in the training files",
+    "model.target_vocabulary": "it is counted in the training files",
+}
+
+
+def check_settings(settings: Sequence[str]) -> None:
+    """Refuse what ``--set`` would say in vain: it is known from elsewhere."""
+    for setting in settings:
+        key = setting.partition("=")[0].strip()
+        if key in _NOT_SET:
+            raise FenchelError(
+                f"--set: expected settings other than {key}, but got {short(setting)}; "
+                f"{_NOT_SET[key]}."
+            )
+
+
+def check_files(data: DataConfig) -> None:
+    """Refuse what cannot be read twice: training reads its files again when it resumes."""
+    for option, paths in (("--train", data.train), ("--dev", data.dev)):
+        for path in paths:
+            if path == STDIN:
+                raise FenchelError(
+                    f"{option}: expected files, because they are read again when training resumes, "
+                    f"but got - (standard input); write it to a file first."
+                )
+            try:
+                mode = os.stat(path).st_mode
+            except (OSError, ValueError):
+                continue  # whoever reads it says what is wrong
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                kind = "pipe" if stat.S_ISFIFO(mode) else "device or a socket"
+                raise FenchelError(
+                    f"{path}: expected a regular file, because it is read again when training "
+                    f"resumes, but it is a {kind}; write it to a file first."
+                )
+
+
+def check_training(task: type[Task], config: RunConfig) -> None:
+    """Check what shows only when training is under way: metric, device, other packages."""
+    from fenchel.training.distributed import Ranks, find_device
+
+    train = config.train
+    if train.metric not in task.metrics:
+        raise FenchelError(
+            f"train.metric: expected one of {', '.join(task.metrics)} for {task.name}, but got "
+            f"{short(train.metric)}."
+        )
+    if train.mode != task.metrics[train.metric]:
+        raise FenchelError(
+            f"train.mode: expected {task.metrics[train.metric]} for the metric {train.metric}, but "
+            f"got {train.mode}."
+        )
+    find_device(train.device, Ranks())
+    if train.tensorboard:
+        require("tensorboard", extra="tensorboard", purpose="`tensorboard: true`")
+
+
+def check_trainable(config: RunConfig) -> None:
+    """Check that the model can be built, trained by these processes, and has room."""
+    from fenchel.training.distributed import Ranks, check_parallel
+
+    ranks = Ranks()
+    with torch.device("meta"):  # a model without weights tells as much
+        model = build_model(config.model)
+    check_parallel(model, config.train, ranks)
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    here = ranks.size == 1 and config.train.device == "cpu"
+    check_fits("model", weights * (4 if here else 1))  # gradients, and Adam's two averages
+
 
 Note = Callable[[str], None]
 Pair = tuple[list[int], list[int]]
@@ -120,10 +198,10 @@ def prepare_run(
     from fenchel.training.distributed import is_own_restart
 
     resume = is_own_restart(directory, ranks) or resume
-    with ranks.together():
+    with ranks.all_or_none():
         if ranks.leads and not resume:
             start_run(directory, task, data, model=model or "lstm", settings=settings)
-    with ranks.together():
+    with ranks.all_or_none():
         run = resume_run(directory, task, data, settings if resume else ())
         if model not in (None, run.config.model.kind):
             raise FenchelError(
@@ -147,7 +225,7 @@ def train_run(
     from fenchel.training.distributed import join_ranks
 
     with join_ranks() as joined:
-        ranks = joined.within(run.config.train.timeout_minutes)
+        ranks = joined.with_timeout(run.config.train.timeout_minutes)
         return _train_run(run, ranks, resume, note if ranks.leads else _ignore, show_progress)
 
 
@@ -158,7 +236,7 @@ def _train_run(
 
     task, config = run.task, run.config
     data = config.data
-    with ranks.together(), unquoted():
+    with ranks.all_or_none(), unquoted():
         pairs = [task.pair(example) for example in task.read_gold(data.train, data.language)]
         pairs = _short_enough(pairs, config, note)
         dev = list(task.read_gold(data.dev, data.language))
@@ -168,15 +246,15 @@ def _train_run(
         assert isinstance(model, Seq2Seq)
         # Sharded weights are gathered at each step, for which all ranks must take the same steps.
         lockstep = config.train.parallel == "fsdp"
-        share = dev if lockstep else ranks.share(dev)
+        share = dev if lockstep else ranks.shard(dev)
         answers = best_answers(
             model, task, share, beam=search.validation_beam, max_length=search.max_length
         )
-        answers = answers if lockstep else ranks.unshare(answers)
+        answers = answers if lockstep else ranks.gather_shards(answers)
         scores = task.score(dev, answers)
         return {name: value for name, value in scores.items() if "/" not in name}
 
-    with ranks.together():
+    with ranks.all_or_none():
         if resume:
             _check_checkpoint(run, ranks)
     trainer = Trainer(

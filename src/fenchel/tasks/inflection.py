@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Literal
 from fenchel._checks import FenchelError
 from fenchel.runs.files import is_text
 from fenchel.runs.typed import check_whole, setting
-from fenchel.tasks._files import STDIN, Line, LineError, check_not_empty, read_lines
-from fenchel.tasks._metrics import edit_distance
 from fenchel.tasks._task import Example, Task
-from fenchel.tasks._vocabulary import Vocabulary
+from fenchel.tasks.files import STDIN, Line, LineError, check_not_empty, read_lines
+from fenchel.tasks.metrics import edit_distance
+from fenchel.tasks.tokens import Vocabulary
 
 _GOLD = "`lemma TAB form TAB tags`"
 _INPUT = "`lemma TAB tags` or `lemma TAB form TAB tags`"
@@ -169,7 +169,7 @@ def language_of(path: str | Path) -> str:
     """The language that a file of the shared task names.
 
     Example:
-        >>> from fenchel.tasks import language_of
+        >>> from fenchel.tasks.inflection import language_of
         >>> language_of("data/scottish-gaelic-train-high"), language_of("latin.tsv")
         ('scottish-gaelic', 'latin')
     """

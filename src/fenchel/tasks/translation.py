@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal
 from fenchel._checks import FenchelError
 from fenchel.models import EOS
 from fenchel.runs.typed import check_whole, setting
-from fenchel.tasks._bpe import BPE, LEAST
-from fenchel.tasks._files import Line, check_not_empty, read_lines
-from fenchel.tasks._metrics import bleu_and_chrf, rouge
 from fenchel.tasks._task import Example, Task
+from fenchel.tasks.files import Line, check_not_empty, read_lines
+from fenchel.tasks.metrics import bleu_and_chrf, rouge
+from fenchel.tasks.tokens import BPE, LEAST
 
 _GOLD = "`source TAB target`"
 

@@ -12,30 +12,30 @@ import torch
 from torch import Tensor, nn
 
 from fenchel._checks import FenchelError
-from fenchel.runs import Checkpoint, CheckpointStore, dump_config
-from fenchel.runs.checkpoint import same_weights
+from fenchel.runs import Checkpoint
+from fenchel.runs.checkpoint import CheckpointStore, same_weights
+from fenchel.runs.config_file import dump_config
 from fenchel.runs.digest import digest_examples
 from fenchel.runs.errors import TrainingError
 from fenchel.runs.files import DISK_FULL, replace_file
-from fenchel.runs.owner import RunLock, claim, disown
+from fenchel.runs.owner import RunLock, claim, release_claim
 from fenchel.runs.train_config import TrainConfig
-from fenchel.training._batches import check_lengths
 from fenchel.training._interrupt import stop_on_signal
 from fenchel.training._progress import make_progress
 from fenchel.training._records import NoRecords, Records
 from fenchel.training._session import Session
 from fenchel.training._state import TrainResult, check_same_run
-from fenchel.training._workload import Workload, model_loss, pair_length
+from fenchel.training.batches import Workload, check_lengths, model_loss, pair_length
 from fenchel.training.distributed import (
     Ranks,
     check_parallel,
-    explain_loss_of,
     find_device,
     is_own_restart,
     join_ranks,
-    same_parameters,
-    sound_states,
 )
+from fenchel.training.distributed._random import sound_states
+from fenchel.training.distributed._ranks import explain_loss_of
+from fenchel.training.distributed._tensors import same_parameters
 
 
 class Trainer:
@@ -103,10 +103,10 @@ class Trainer:
         Raises:
             TrainingError: the loss is not finite, the disk is full, or another rank is gone; the
                 last good checkpoint is kept.
-            RankError: another rank raises one of these, or a FenchelError.
+            fenchel.runs.errors.RankError: another rank raises one of these, or a FenchelError.
         """
         with join_ranks() as joined:
-            ranks = joined.within(self.config.timeout_minutes)
+            ranks = joined.with_timeout(self.config.timeout_minutes)
             threads = torch.get_num_threads()
             torch.set_num_threads(self.config.threads or threads)
             try:
@@ -125,7 +125,7 @@ class Trainer:
     def _start(self, ranks: Ranks, resume: bool, lock: RunLock) -> Session:
         """Check and read everything; nothing is written before all ranks are content."""
         resume = is_own_restart(self.run_dir, ranks) or resume
-        with ranks.together():
+        with ranks.all_or_none():
             if ranks.leads and self.run_dir.is_dir() and (resume or self._store.find() is None):
                 lock.acquire()  # first: what is read must not change any more
             device = find_device(self.config.device, ranks)
@@ -137,7 +137,7 @@ class Trainer:
         session = Session(
             self.model, self._workload, self.config, self._store, checkpoint, ranks, device
         )
-        with ranks.together():
+        with ranks.all_or_none():
             if ranks.leads:
                 self.run_dir.mkdir(parents=True, exist_ok=True)
                 lock.acquire()
@@ -165,7 +165,7 @@ class Trainer:
         if found is None:
             return None
         if not resume:
-            disown(self.run_dir)
+            release_claim(self.run_dir)
             raise FenchelError(
                 f"{self.run_dir}: expected a directory without a run, but it holds one; resume it "
                 f"or choose another directory."

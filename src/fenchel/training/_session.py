@@ -12,30 +12,31 @@ from torch import nn
 
 from fenchel._checks import FenchelError
 from fenchel._short import short
-from fenchel.runs import Checkpoint, CheckpointStore
-from fenchel.runs.checkpoint import Tensors, tensors_of
+from fenchel.runs import Checkpoint
+from fenchel.runs.checkpoint import CheckpointStore, Tensors, tensors_of
 from fenchel.runs.errors import TrainingError
 from fenchel.runs.train_config import TrainConfig
-from fenchel.training._batches import bucketed_batches
 from fenchel.training._interrupt import StopRequest
 from fenchel.training._progress import Display
 from fenchel.training._records import NoRecords, Records, observe
 from fenchel.training._schedule import Schedule
 from fenchel.training._state import RunState, TrainResult, judge, result_of
-from fenchel.training._workload import Workload
-from fenchel.training.distributed import (
-    Agreement,
-    Ranks,
+from fenchel.training.batches import Workload, bucketed_batches
+from fenchel.training.distributed import Ranks
+from fenchel.training.distributed._parallel import make_parallel
+from fenchel.training.distributed._random import (
     gather_random,
-    gather_to_write,
-    load_optimizer,
     load_random,
     load_random_of_rank,
-    make_parallel,
-    model_tensors,
-    optimizer_tensors,
     random_tensors,
     seed_rank,
+)
+from fenchel.training.distributed._ranks import Agreement
+from fenchel.training.distributed._tensors import (
+    gather_to_write,
+    load_optimizer,
+    model_tensors,
+    optimizer_tensors,
 )
 
 clock = time.perf_counter
@@ -63,7 +64,7 @@ class Session:
     ) -> None:
         self.model, self.workload, self.config, self.store = model, workload, config, store
         self.ranks, self.device = ranks, device
-        with ranks.together():
+        with ranks.all_or_none():
             self.state = RunState()
             if checkpoint is not None:
                 path = checkpoint.path / "state.json"
@@ -91,7 +92,7 @@ class Session:
         if checkpoint is None:
             seed_rank(config.seed, ranks.rank)
         else:
-            with ranks.together():
+            with ranks.all_or_none():
                 self.schedule.load(self.state.schedule)
                 load_optimizer(model, self.optimizer, tensors_of(checkpoint, "optimizer"))
                 states = checkpoint.tensors["random"]
@@ -196,7 +197,7 @@ class Session:
         state, start = self.state, clock()
         planned = self.plan[state.batch]
         # A rank whose share is empty takes part all the same, with a batch that does not count.
-        indices = self.ranks.share(planned)
+        indices = self.ranks.shard(planned)
         batch = self.workload.collate([self.workload.examples[i] for i in indices or planned[:1]])
         own = int(batch.tokens) if indices else 0
         self.rate = self.schedule.rate

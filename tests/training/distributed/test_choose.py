@@ -7,7 +7,7 @@ import torch
 
 from fenchel import FenchelError
 from fenchel.training import TrainConfig
-from fenchel.training.distributed._choose import check_parallel
+from fenchel.training.distributed._parallel import check_parallel
 from fenchel.training.distributed._ranks import Ranks
 from tests.training.tiny import TinyModel
 

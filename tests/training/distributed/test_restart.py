@@ -8,7 +8,7 @@ import os
 import pytest
 
 from fenchel import FenchelError
-from fenchel.runs.owner import claim, disown
+from fenchel.runs.owner import claim, release_claim
 from fenchel.tasks import DataConfig, prepare_run, train_run
 from fenchel.training import _session
 from fenchel.training.distributed import Ranks, is_own_restart
@@ -57,7 +57,7 @@ def test_another_job_does_not(tmp_path, torchrun, monkeypatch):
 def test_a_job_with_the_name_of_an_earlier_one_does_not(tmp_path, torchrun):
     torchrun("latin-7", 0)
     claim(tmp_path)
-    disown(tmp_path)  # the second job, which was refused
+    release_claim(tmp_path)  # the second job, which was refused
     torchrun("latin-7", 1)
     assert not is_own_restart(tmp_path, Ranks())
     claim(tmp_path)

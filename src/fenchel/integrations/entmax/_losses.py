@@ -9,12 +9,14 @@ from torch.nn import Module
 from fenchel._checks import (
     FenchelError,
     check_alphas,
+    check_choice,
     check_ignore_index,
     check_parameter,
     check_scores,
 )
+from fenchel._dtypes import full_dtype
 from fenchel._targets import check_indices, check_target
-from fenchel.integrations.entmax._arguments import check_count, floating
+from fenchel.integrations.entmax._maps import check_count, floating
 from fenchel.kernels import IGNORED
 from fenchel.regularizers import Gini, Norm, Regularizer, Tsallis
 
@@ -30,7 +32,7 @@ def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
         k: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:
-        One loss a row, in the dtype of ``X``.
+        One loss per row, in the dtype of ``X``.
 
     Example:
         >>> from fenchel.integrations.entmax import sparsemax_loss
@@ -51,7 +53,7 @@ def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int | None = 50) ->
         n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:
-        One loss a row, in the dtype of ``X``.
+        One loss per row, in the dtype of ``X``.
 
     Example:
         >>> from fenchel.integrations.entmax import sparsemax_bisect_loss
@@ -72,7 +74,7 @@ def entmax15_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
         k: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:
-        One loss a row, in the dtype of ``X``.
+        One loss per row, in the dtype of ``X``.
 
     Example:
         >>> from fenchel.integrations.entmax import entmax15_loss
@@ -96,7 +98,7 @@ def entmax_bisect_loss(
         n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:
-        One loss a row, in the dtype of ``X``.
+        One loss per row, in the dtype of ``X``.
 
     Example:
         >>> from fenchel.integrations.entmax import entmax_bisect_loss
@@ -121,7 +123,7 @@ def normmax_bisect_loss(
         n_iter: no effect, see :mod:`fenchel.integrations.entmax`.
 
     Returns:
-        One loss a row, in the dtype of ``X``.
+        One loss per row, in the dtype of ``X``.
 
     Example:
         >>> from fenchel.integrations.entmax import normmax_bisect_loss
@@ -139,16 +141,12 @@ class _Loss(Module):
 
     def __init__(self, ignore_index: int, reduction: str) -> None:
         super().__init__()
-        if reduction not in _REDUCTIONS:
-            raise FenchelError(
-                f"{type(self).__name__}: expected `reduction` to be 'elementwise_mean', 'sum' or "
-                f"'none', but got {reduction!r}."
-            )
+        check_choice(type(self).__name__, "reduction", reduction, _REDUCTIONS)
         self.ignore_index = int(check_ignore_index(type(self).__name__, ignore_index))
         self.reduction = reduction
 
     def loss(self, X: Tensor, target: Tensor) -> Tensor:
-        """One loss a row; no class is ignored."""
+        """One loss per row; no class is ignored."""
         raise NotImplementedError
 
     def forward(self, X: Tensor, target: Tensor) -> Tensor:
@@ -162,8 +160,7 @@ class _Loss(Module):
         if self.reduction == "sum":
             return losses.sum()
         # In float16 a sum may be infinite when the mean is not.
-        wide = torch.float32 if losses.dtype.itemsize == 2 else losses.dtype
-        return (losses.sum(dtype=wide) / kept.sum()).to(losses.dtype)
+        return (losses.sum(dtype=full_dtype(losses.dtype)) / kept.sum()).to(losses.dtype)
 
 
 class SparsemaxLoss(_Loss):

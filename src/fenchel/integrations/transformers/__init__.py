@@ -19,20 +19,23 @@ What models pass to an attention function and how it is taken here:
 - an argument that is not known is left out, with a warning.
 """
 
-from fenchel.integrations.transformers._alpha import get_alpha, learn_alpha, set_alpha
-from fenchel.integrations.transformers._annealing import AlphaAnnealing
-from fenchel.integrations.transformers._lm_loss import entmax_lm_loss
-from fenchel.integrations.transformers._logits_processor import (
-    EntmaxLogitsProcessor,
-    EntmaxLogitsWarper,
+from fenchel.integrations.transformers._alpha import (
+    AlphaAnnealing,
+    get_alpha,
+    learn_alpha,
+    set_alpha,
+)
+from fenchel.integrations.transformers._logits_processor import EntmaxLogitsProcessor
+from fenchel.integrations.transformers._loss import (
+    EntmaxLossHandle,
+    entmax_lm_loss,
+    use_entmax_loss,
 )
 from fenchel.integrations.transformers._register import register, use_entmax_attention
-from fenchel.integrations.transformers._use_loss import EntmaxLossHandle, use_entmax_loss
 
 __all__ = [
     "AlphaAnnealing",
     "EntmaxLogitsProcessor",
-    "EntmaxLogitsWarper",
     "EntmaxLossHandle",
     "entmax_lm_loss",
     "get_alpha",

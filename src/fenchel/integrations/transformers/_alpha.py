@@ -1,19 +1,22 @@
-"""The alpha of a model's attention: fixed, annealed or learned."""
+"""The alpha of a model's attention: fixed, annealed or learned; and the modules that have one."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError, check_alpha
-from fenchel.integrations.transformers._modules import entmax_modules
+from fenchel._checks import FenchelError, check_alpha, check_at_least
+from fenchel.integrations.transformers._library import transformers
 from fenchel.maps.bounds import Bounds
 
 _KEY = "entmax_alpha"  # of a config, and of an attention module
 _MEANING = "(1 is softmax, 2 is sparsemax)"
+NAME = "entmax"  # the implementation whose alpha can be set
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 DEFAULT = 1.5
 registered = {"alpha": DEFAULT}  # for models that nothing else tells one
 
@@ -163,3 +166,106 @@ def _heads(name: str, module: Module) -> int:
 def _configs(model: Module, modules: dict[str, Module]) -> list[Any]:
     owners = (model, *modules.values())
     return [owner.config for owner in owners if getattr(owner, "config", None) is not None]
+
+
+class AlphaAnnealing(transformers.TrainerCallback):
+    r"""Callback of ``Trainer`` that moves the attention's :math:`\alpha` in a straight line.
+
+    .. math:: \alpha_t = \mathit{start} + (\mathit{end} - \mathit{start}) \,
+        \min(1, \max(0, t - \mathit{delay}) / \mathit{steps})
+
+    From 1, a softmax model computes what it did before, and ends up sparse. :math:`t` counts the
+    optimizer's steps and is the trainer's own, so training resumes where it was.
+
+    Args:
+        steps: over how many steps.
+        start: :math:`\alpha` before.
+        end: :math:`\alpha` after.
+        delay: after how many steps it begins.
+
+    The model must have ``attn_implementation="entmax"``.
+
+    Example:
+        >>> from fenchel.integrations.transformers import AlphaAnnealing
+        >>> annealing = AlphaAnnealing(steps=100)
+        >>> [annealing.alpha_at(step) for step in (0, 50, 100, 1000)]
+        [1.0, 1.25, 1.5, 1.5]
+    """
+
+    def __init__(self, steps: int, start: float = 1.0, end: float = 1.5, delay: int = 0) -> None:
+        self.steps = check_at_least("AlphaAnnealing", "steps", steps, 1)
+        self.start = check_alpha("AlphaAnnealing", start, _MEANING, label="start")
+        self.end = check_alpha("AlphaAnnealing", end, _MEANING, label="end")
+        self.delay = check_at_least("AlphaAnnealing", "delay", delay, 0)
+
+    def alpha_at(self, step: int) -> float:
+        """The alpha of the step that follows ``step`` others."""
+        share = min(1.0, max(0, step - self.delay) / self.steps)
+        return self.start + (self.end - self.start) * share
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set alpha before the first step, or where training resumes."""
+        set_alpha(kwargs["model"], self.alpha_at(state.global_step))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set the alpha of this step."""
+        set_alpha(kwargs["model"], self.alpha_at(state.global_step))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the model with the alpha that all steps lead to."""
+        set_alpha(kwargs["model"], self.alpha_at(state.global_step))
+
+
+def attention_modules(model: Module) -> dict[str, Module]:
+    """The modules under ``model``, itself included, that look up the registry, by name."""
+    return {name: m for name, m in model.named_modules() if _looks_up(type(m))}
+
+
+def entmax_modules(name: str, model: Any) -> dict[str, Module]:
+    """Those of them whose implementation is ``"entmax"``: at least one, or an error."""
+    if not isinstance(model, Module):
+        raise FenchelError(
+            f"{name}: expected `model` to be a torch.nn.Module, but got {type(model).__name__}."
+        )
+    everything = attention_modules(model)
+    if not everything:
+        raise FenchelError(
+            f"{name}: expected a model whose attention looks up the registry of transformers, but "
+            f"no module of {type(model).__name__} does."
+        )
+    found = {path: m for path, m in everything.items() if implementation(m) == NAME}
+    if not found:
+        got = ", ".join(sorted({repr(implementation(m)) for m in everything.values()}))
+        raise FenchelError(
+            f'{name}: expected a model with attn_implementation="{NAME}", the one whose alpha can '
+            f"be set, but got {got}; use `use_entmax_attention(model)`."
+        )
+    return found
+
+
+def implementation(module: Module) -> Any:
+    """The name under which a module looks up its attention function."""
+    return getattr(getattr(module, "config", None), "_attn_implementation", None)
+
+
+def _looks_up(kind: type[Module]) -> bool:
+    if kind not in _known:
+        _known[kind] = _names_registry(kind)
+    return _known[kind]
+
+
+_known: dict[type[Module], bool] = {}
+
+
+def _names_registry(kind: type[Module]) -> bool:
+    if hasattr(kind, "set_attn_implementation"):  # a whole model, which checks names there
+        return False
+    for ancestor in kind.__mro__:
+        if ancestor is Module:
+            return False
+        for member in vars(ancestor).values():
+            if inspect.isfunction(member):
+                code = getattr(inspect.unwrap(member), "__code__", None)
+                if code is not None and _REGISTRY in code.co_names:
+                    return True
+    return False

@@ -1,4 +1,7 @@
-"""Entmax attention as a function of the registry of ``transformers``."""
+"""Entmax attention as a function of the registry of ``transformers``.
+
+Masks, as models make them, are brought to the one form that attention takes.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,45 @@ from torch import Tensor
 from torch.nn import Module
 
 from fenchel._checks import FenchelError
-from fenchel.attention import entmax_attention, weighted_values
-from fenchel.attention.dense import attention_scores
+from fenchel.attention import entmax_attention
+from fenchel.attention.dense import attention_scores, weighted_values
 from fenchel.attention.shapes import Attention, arrange, without_autocast
 from fenchel.integrations.transformers._library import weights_are_recorded
-from fenchel.integrations.transformers._masks import usable_mask, with_position_bias
 from fenchel.maps import entmax
+
+
+def usable_mask(name: str, mask: Any, keys: int) -> Tensor | None:
+    """A mask (batch, heads, queries, keys), boolean or added, with −inf for "never".
+
+    Models write "never" as the least number of a dtype. A row of such numbers would be uniform
+    over what it may not see; a row of −inf is zeros.
+    """
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or mask.dim() != 4:
+        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+        raise FenchelError(
+            f"{name}: expected an attention mask of shape (batch, heads, queries, keys), but got "
+            f"{got}."
+        )
+    mask = mask[..., :keys]
+    if not mask.is_floating_point():
+        return mask
+    # Half of it: the least bfloat16 in float32 is a little above the least float32.
+    return mask.masked_fill(mask <= torch.finfo(mask.dtype).min / 2, -math.inf)
+
+
+def with_position_bias(
+    bias: Tensor, mask: Tensor | None, is_causal: bool, queries: int, keys: int
+) -> Tensor:
+    """One mask to add, out of a bias on the scores and whatever else masks them."""
+    bias = bias[..., :keys]
+    if is_causal:
+        mask = torch.ones(queries, keys, dtype=torch.bool, device=bias.device).tril()
+    if mask is None:
+        return bias
+    return torch.where(mask, bias, -math.inf) if mask.dtype == torch.bool else bias + mask
+
 
 # What layers hand down that does not change what attention computes.
 _NO_EFFECT = {

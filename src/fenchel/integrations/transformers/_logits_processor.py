@@ -41,6 +41,3 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(alpha={self.alpha!r})"
-
-
-EntmaxLogitsWarper = EntmaxLogitsProcessor

@@ -4,10 +4,17 @@ from importlib import import_module
 from typing import Any
 
 from fenchel._checks import FenchelError, check_alpha
-from fenchel.integrations.transformers._alpha import DEFAULT, alpha_of, registered, set_alpha
+from fenchel.integrations.transformers._alpha import (
+    DEFAULT,
+    NAME,
+    alpha_of,
+    attention_modules,
+    implementation,
+    registered,
+    set_alpha,
+)
 from fenchel.integrations.transformers._attention import attention_function
 from fenchel.integrations.transformers._library import transformers
-from fenchel.integrations.transformers._modules import NAME, attention_modules, implementation
 
 _MEANING = "(1 is softmax, 2 is sparsemax)"
 

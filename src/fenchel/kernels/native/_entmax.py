@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
 from fenchel.kernels.native._rows import (
     SUFFIX,
-    Parameter,
     layout,
     parameter_rows,
-    register_map,
 )
 
 _ROWS = [c_int64, c_int64, c_int64, torch.float64, c_int64]  # outer, n, inner, alpha, its stride
@@ -50,9 +49,6 @@ _take = {
     for dtype, suffix in SUFFIX.items()
     for index, name in {torch.int64: "take", torch.int32: "take32"}.items()
 }
-
-
-register_map("entmax")
 
 
 @implements("entmax.sparse", NATIVE)

@@ -7,11 +7,12 @@ from ctypes import c_int, c_int64
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
 from fenchel.kernels.native._numbers import GROUPS
-from fenchel.kernels.native._rows import SUFFIX, Parameter, parameter_rows
+from fenchel.kernels.native._rows import SUFFIX, parameter_rows
 
 _forward = {
     t: NativeFunction(

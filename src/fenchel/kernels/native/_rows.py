@@ -9,17 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel.kernels._table import implements
+from fenchel._dtypes import Parameter
+from fenchel.kernels import reference  # noqa: F401 (first: its maps are the list of maps)
+from fenchel.kernels._table import implements, row_maps
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
-
-Parameter = float | Tensor
+from fenchel.kernels.native._library import LIBRARY
 
 SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 _ROWS = [c_int64, c_int64, c_int64, torch.float64, c_int64]  # outer, n, inner, parameter, stride
 
 
-def register_map(op: str) -> None:
+def _register(op: str) -> None:
     """Enter a map of the core and its fused backward pass into the table."""
     forward = {
         dtype: NativeFunction(f"{op}_forward_{suffix}", [dtype, dtype, *_ROWS])
@@ -70,3 +71,8 @@ def parameter_rows(value: Parameter, x: Tensor, dim: int) -> tuple[Any, int]:
     rows = list(x.shape)
     rows[dim] = 1
     return readable(value.detach().to("cpu").expand(rows), torch.float64), 1
+
+
+for _op in row_maps():
+    if LIBRARY is None or hasattr(LIBRARY, f"fenchel_{_op}_forward_f32"):
+        _register(_op)

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter, widen
+from fenchel._guarded import finite_max
 from fenchel.kernels._table import row_map
-from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 
 @row_map("budget")

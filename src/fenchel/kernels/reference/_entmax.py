@@ -1,4 +1,4 @@
-"""Entmax in plain torch, by the size of alpha."""
+"""Entmax in plain torch, by the size of alpha, and the list of its nonzeros."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel.kernels._table import row_map
-from fenchel.kernels.reference._newton import Parameter, climb, finite_max, safe_divide, widen
+from fenchel._dtypes import Parameter, widen
+from fenchel._guarded import finite_max
+from fenchel.kernels._table import REFERENCE, implements, row_map
+from fenchel.kernels.reference._newton import climb, safe_divide
 
 
 @row_map("entmax")
@@ -155,3 +157,25 @@ def _deepest_support(depth: Tensor, a: Parameter, dim: int) -> Tensor:
         high = torch.where(filled, middle, high)
         low = torch.where(filled, low, middle)
     return low.view(depth.dtype)
+
+
+@implements("entmax.sparse", REFERENCE)
+def sparse_entmax(x: Tensor, alpha: Parameter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Support of entmax along the last axis: (indices, values, sizes, threshold), row by row."""
+    p = entmax(x, alpha, -1)
+    inside = p != 0
+    return inside.nonzero()[:, -1].clone(), p[inside], inside.sum(-1), _threshold(x, p, alpha)
+
+
+def _threshold(x: Tensor, p: Tensor, alpha: Parameter) -> Tensor:
+    """The score above which an entry is in the support, from the largest one: it is the safest."""
+    best, peak = widen(x.amax(-1)), widen(p.amax(-1))
+    if not isinstance(alpha, Tensor):
+        if alpha <= 1:  # no score is too low
+            return torch.full_like(best, -math.inf)
+        if alpha == math.inf:
+            return best
+        return best - ((alpha - 1) * peak.log()).exp() / (alpha - 1)
+    a = alpha.squeeze(-1).to(best) - 1
+    below = torch.where(a == math.inf, 0.0, (a * peak.log()).exp() / a)
+    return torch.where((a > -1) & (a <= 0), -math.inf, best - below)

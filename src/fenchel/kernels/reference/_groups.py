@@ -11,9 +11,10 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter, widen
+from fenchel._guarded import finite_max
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._entmax import entmax
-from fenchel.kernels.reference._newton import Parameter, finite_max, widen
 
 
 @implements("fusedmax", REFERENCE)

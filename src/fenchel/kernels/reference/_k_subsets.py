@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._guarded import finite, log_sum_exp
 from fenchel.kernels._table import REFERENCE, implements
-from fenchel.kernels.reference._guarded import finite, log_sum_exp
 from fenchel.kernels.reference._smoothed import register_smoothed
 
 

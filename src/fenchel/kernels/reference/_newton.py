@@ -1,4 +1,4 @@
-"""What the reference kernels share: safe maxima, wide arithmetic, one-sided Newton.
+"""What the reference kernels share: one-sided Newton.
 
 The roots are found by Newton steps that approach from one side (the functions are convex), so
 no bracket is needed. For such steps residual times slope falls at least fourfold each time,
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Parameter = float | Tensor
+from fenchel._dtypes import Parameter
 
 
 def climb(
@@ -39,17 +39,6 @@ def climb(
     return tau, rest
 
 
-def finite_max(x: Tensor, dim: int) -> Tensor:
-    """The row's maximum; 0 for a fully masked row, and NaN, which spreads, for one with +inf."""
-    top = x.amax(dim, keepdim=True)
-    return torch.where(top == -math.inf, 0.0, torch.where(top == math.inf, torch.nan, top))
-
-
 def safe_divide(numerator: Tensor, denominator: Tensor) -> Tensor:
     """0 where the denominator is 0: a fully masked row has no slope and needs no step."""
     return torch.where(denominator == 0, 0.0, numerator / denominator)
-
-
-def widen(x: Tensor) -> Tensor:
-    """float64, except on devices that have none."""
-    return x.float() if x.device.type == "mps" else x.double()

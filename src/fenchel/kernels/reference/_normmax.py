@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fenchel._dtypes import Parameter, widen
+from fenchel._guarded import finite_max
 from fenchel.kernels._table import row_map
 from fenchel.kernels.reference._entmax import argmax
-from fenchel.kernels.reference._newton import Parameter, climb, finite_max, safe_divide, widen
+from fenchel.kernels.reference._newton import climb, safe_divide
 
 
 @row_map("normmax")

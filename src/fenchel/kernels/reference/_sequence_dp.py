@@ -10,9 +10,9 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._guarded import finite, log_sum_exp
 from fenchel.kernels._random import uniform
 from fenchel.kernels._table import REFERENCE, implements
-from fenchel.kernels.reference._guarded import finite, log_sum_exp
 from fenchel.kernels.reference._sequence import Blocks, sequence_parts, split
 from fenchel.kernels.reference._smoothed import register_smoothed
 

@@ -40,12 +40,12 @@ class Ranks:
         """Whether this is rank 0, which alone writes files and speaks to people."""
         return self.rank == 0
 
-    def share(self, items: Sequence[T]) -> Sequence[T]:
-        """This rank's items: every ``size``-th, so that items sorted by length are even shares."""
+    def shard(self, items: Sequence[T]) -> Sequence[T]:
+        """This rank's items: every ``size``-th, so that shards of sorted lengths are even."""
         return items if self.size == 1 else items[self.rank :: self.size]
 
-    def unshare(self, items: list[T]) -> list[T]:
-        """All items in their order, from what each rank made of its :meth:`share`."""
+    def gather_shards(self, items: list[T]) -> list[T]:
+        """All items in their order, from what each rank made of its :meth:`shard`."""
         parts = self.gather(items)
         whole: list[T] = [None] * sum(map(len, parts))  # type: ignore[list-item]
         for rank, part in enumerate(parts):
@@ -74,7 +74,7 @@ class Ranks:
         return [of_rank.tolist() for of_rank in every]
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def all_or_none(self) -> Iterator[None]:
         """A block that all ranks pass, or none: the error of one is the error of all.
 
         The rank that failed (the first one, of several) raises its own error, which is the one to
@@ -102,7 +102,7 @@ class Ranks:
             raise error
         raise RankError(f"rank 0: {error}")
 
-    def within(self, minutes: float) -> Ranks:
+    def with_timeout(self, minutes: float) -> Ranks:
         """The same ranks, which wait for each other no longer than ``minutes``."""
         if self.size == 1:
             return self

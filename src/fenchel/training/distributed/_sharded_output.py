@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from fenchel._checks import FenchelError
 from fenchel.losses import vocab_parallel_entmax_loss
-from fenchel.models import OutputLayer
+from fenchel.models.output import OutputLayer
 
 
 class ShardedOutput(OutputLayer):

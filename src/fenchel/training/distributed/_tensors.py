@@ -29,7 +29,7 @@ def gather_to_write(
         failure = error
     for tensors in wholes:
         tensors.finish()
-    with ranks.together():
+    with ranks.all_or_none():
         if failure is not None:
             raise failure
 

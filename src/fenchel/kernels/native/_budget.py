@@ -1,3 +1,0 @@
-from fenchel.kernels.native._rows import register_map
-
-register_map("budget")
