@@ -262,7 +262,7 @@ def test_positional_order_is_that_of_the_package(rng):
         ),
         (
             lambda x: ours.budget_bisect(x, -1),
-            "budget: `k` must be at least 0 (the mass to distribute); got -1.",
+            "budget: `k` must be a finite number of at least 0 (the mass to distribute); got -1.",
         ),
         (
             lambda x: ours.budget_bisect(x.tolist()),

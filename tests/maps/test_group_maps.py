@@ -13,6 +13,7 @@ import fenchel as fy
 from fenchel import kernels
 from tests.maps.cases import GROUP_MAPS as MAPS
 from tests.maps.cases import randn, same_bits
+from tests.reference import REFERENCE
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -85,6 +86,16 @@ def test_nothing_near_is_better(name, lam, n, rng):
             for step in (1e-5, 1e-2, 0.5):
                 other = objective(name, x, (1 - step) * p + step * q, lam)
                 assert (other <= best + 1e-12 * (1 + lam) * (1 + best.abs())).all()
+
+
+@every_map
+@pytest.mark.parametrize("lam", [0.0, 0.125, 0.5, 2.0, 5.0])
+def test_groups_that_meet_at_the_very_end(name, lam, rng):
+    """On a grid many groups meet when the penalty is spent: rounding must not turn them around."""
+    for n in (2, 5, 17, 33):
+        x = torch.randint(-16, 17, (300, n), generator=rng).double() / 8
+        expected = REFERENCE[name](x.numpy(), lam)
+        np.testing.assert_allclose(MAPS[name](x, lam).numpy(), expected, rtol=0, atol=1e-12)
 
 
 @every_map

@@ -84,23 +84,25 @@ FAMILY = Family(
     fuses=lambda alpha: not isinstance(alpha, Tensor) and alpha <= 2,
 )
 
+ALPHA = Argument(
+    "alpha",
+    1.5,
+    low=0.0,
+    above=True,
+    meaning="(1 is softmax, 2 is sparsemax)",
+    examples=(
+        *(1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, math.inf),
+        *(0.01, 0.1, 0.5, 0.9, 0.999),
+    ),
+    rough=(50.0, 1e4, math.inf),
+)
+
 ENTMAX = declare(
     "entmax",
     entmax,
     FAMILY,
     "one dial from softmax (1) over sparsemax (2) to argmax (∞)",
-    Argument(
-        "alpha",
-        1.5,
-        low=0.0,
-        above=True,
-        meaning="(1 is softmax, 2 is sparsemax)",
-        examples=(
-            *(1.0, 1.001, 1.25, 1.75, 2.0, 2.5, 4.0, 50.0, 1e4, math.inf),
-            *(0.01, 0.1, 0.5, 0.9, 0.999),
-        ),
-        rough=(50.0, 1e4, math.inf),
-    ),
+    ALPHA,
     omega="Tsallis",
     margin=lambda alpha: math.inf if alpha <= 1 else 1 / (alpha - 1),
     sparse=lambda alpha: alpha > 1,

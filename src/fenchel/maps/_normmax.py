@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps._family import Family, Parameter
+from fenchel._dtypes import Parameter
+from fenchel.maps._family import Family
 from fenchel.maps.declaration import Argument, declare
 
 

@@ -25,7 +25,7 @@ import math
 import torch
 from torch import Tensor
 
-from fenchel.maps._family import Parameter
+from fenchel._dtypes import Parameter
 
 
 def power_sum(p: Tensor, exponent: Parameter, dim: int) -> tuple[Tensor, Tensor, Tensor]:

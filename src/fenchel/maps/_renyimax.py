@@ -3,7 +3,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fenchel._checks import no_bare_int
-from fenchel.maps._family import Family, Parameter
+from fenchel._dtypes import Parameter
+from fenchel.maps._family import Family
 from fenchel.maps._power_jacobian import power_product
 from fenchel.maps.declaration import Argument, declare
 

@@ -17,7 +17,7 @@ from fenchel._checks import (
     refuse_transforms,
 )
 from fenchel._dtypes import Parameter, full_precision
-from fenchel.maps._entmax import ENTMAX
+from fenchel.maps._entmax import ALPHA
 from fenchel.maps._entmax_curve import drift, nonzero, sensitivity
 
 
@@ -161,7 +161,7 @@ def sparse_entmax(
             "sparse_entmax: expected `scores` with values, because the size of the result depends "
             "on them; give the FakeTensorMode a ShapeEnv, or use `fy.entmax`."
         )
-    parameter = ENTMAX.argument.rows(name, alpha, scores, dim)
+    parameter = ALPHA.rows(name, alpha, scores, dim)
     rows = scores.movedim(dim, -1)
     if isinstance(parameter, Tensor):
         parameter = parameter.movedim(dim, -1)

@@ -11,7 +11,6 @@ from fenchel._checks import FenchelError
 from fenchel._dtypes import full_precision
 from fenchel.losses import linear_entmax_loss, linear_sparse_entmax
 from fenchel.maps import entmax, softmax
-from fenchel.maps.declaration import MAPS
 from fenchel.models._batch import BOS, PAD
 from fenchel.nn.normalizers import read_spec
 
@@ -114,8 +113,10 @@ class OutputLayer(Module):
 
 def output_alpha(spec: str) -> float:
     """The α of an output's spec."""
-    known = isinstance(spec, str) and spec.partition(":")[0] in MAPS
-    alpha = read_spec(spec).alpha if known else None
+    try:
+        alpha = read_spec(spec).alpha
+    except FenchelError:
+        alpha = None
     if alpha is None or not alpha >= 1:
         raise FenchelError(
             "output: expected 'softmax', 'sparsemax', 'entmax' or 'entmax:1.3' with a number of at "

@@ -89,4 +89,4 @@ def normalizer(spec: str) -> MapModule:
         return Entmax(learnable=True)
     if read.map.argument is None:
         return module()
-    return module(**{read.map.argument.keyword: read.value})
+    return module(read.value)

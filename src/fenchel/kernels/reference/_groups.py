@@ -24,12 +24,13 @@ def fusedmax(x: Tensor, lam: Parameter, with_slope: bool = True) -> tuple[Tensor
     linked = open_[..., 1:] & open_[..., :-1]
     joined = linked & (scores.diff(dim=-1) == 0) & (lam > 0)
     spent = torch.zeros_like(lam)
-    level = scores
+    level, slope = scores, _pull(scores, _numbers(joined), linked, joined)
     # Two that meet at the same time as others may miss each other by a rounding.
     touching = 64 * torch.finfo(scores.dtype).eps * (1 - scores.amin(-1, keepdim=True))
     for _ in range(2 * x.shape[-1]):
         group = _numbers(joined)
-        slope = _pull(level, group, linked, joined)
+        # A row that is done keeps its slopes: where groups met just then, rounding would turn them.
+        slope = torch.where(spent < lam, _pull(level, group, linked, joined), slope)
         gap, closing = -level.diff(dim=-1), slope.diff(dim=-1)
         # Neighbours that approach each other meet after gap / closing.
         meets = linked & ~joined & (gap * closing > 0)
@@ -44,8 +45,6 @@ def fusedmax(x: Tensor, lam: Parameter, with_slope: bool = True) -> tuple[Tensor
         if not bool(arrived.any()):
             break
         joined = joined | arrived
-    group = _numbers(joined)
-    slope = _pull(level, group, linked, joined)
     return _finish(x, _means(scores, group) + lam * slope, group, slope, open_, scale)
 
 
