@@ -27,6 +27,7 @@ from torch.utils.checkpoint import (
 from torch.utils.flop_counter import FlopCounterMode
 
 import fenchel as fy
+from fenchel.maps.declaration import MAPS
 
 Y = torch.tensor([0, 3, 2])
 TREE = fy.DependencyTree()
@@ -48,20 +49,12 @@ def attention(**kwargs) -> Callable[[Tensor], Tensor]:
 
 
 CASES = {
-    "softmax": Case(fy.softmax),
-    "sparsemax": Case(fy.sparsemax),
-    "entmax15": Case(fy.entmax15),
+    **{name: Case(declared.function) for name, declared in sorted(MAPS.items())},
     "entmax 1.3": Case(partial(fy.entmax, alpha=1.3)),
     "entmax 0.5": Case(partial(fy.entmax, alpha=0.5)),
     "entmax dim 0": Case(partial(fy.entmax, dim=0)),
     "entmax per row": Case(partial(fy.entmax, alpha=torch.tensor([[1.2], [1.5], [2.5]]))),
     "entmax masked": Case(partial(fy.entmax, mask=torch.arange(6) < 4)),
-    "normmax": Case(fy.normmax),
-    "budget": Case(partial(fy.budget, k=2)),
-    "sq_pnorm_max": Case(fy.sq_pnorm_max),
-    "renyimax": Case(fy.renyimax),
-    "fusedmax": Case(fy.fusedmax),
-    "oscarmax": Case(fy.oscarmax),
     "sparse_entmax": Case(lambda x: fy.sparse_entmax(x).values, sized=True),
     "entmax_loss": Case(lambda x: fy.entmax_loss(x, Y)),
     "sparsemax_loss": Case(lambda x: fy.sparsemax_loss(x, Y, reduction="none")),

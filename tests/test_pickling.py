@@ -11,6 +11,8 @@ from torch import Tensor
 
 import fenchel as fy
 from fenchel.decoding import beam_search
+from fenchel.nn.normalizers import MODULES as MAP_MODULES
+from fenchel.regularizers.registry import REGULARIZERS as NAMED
 from fenchel.solvers import regularized_argmax
 from tests.decoding.automaton import automaton, sources
 
@@ -27,17 +29,17 @@ STRUCTURES = {
     fy.Alignment(): MATRIX,
 }
 REGULARIZERS = [
-    *(fy.FusedLasso(0.1), fy.Gini(), fy.Norm(2.0), fy.Oscar(0.1), fy.Renyi(0.5), fy.Shannon()),
-    *(fy.Squared(), fy.SquaredNorm(1.5), fy.Tsallis(1.5), fy.Zero(), fy.Scaled(fy.Gini(), 2.0)),
+    *(omega() for omega in NAMED.values()),
+    fy.Scaled(fy.Gini(), 2.0),
     *(fy.MAP(structure) for structure in STRUCTURES),
     *(fy.SparseMAP(structure) for structure in STRUCTURES),
     *(fy.Marginals(s) for s in STRUCTURES if not isinstance(s, fy.Assignment)),
     *(fy.SmoothedDP(s, "l2") for s in STRUCTURES if isinstance(s, fy.Sequence | fy.Alignment)),
 ]
 MODULES = {
-    **{name: () for name in ("Softmax", "Sparsemax", "Entmax15", "Entmax", "Normmax", "Renyimax")},
-    **{name: () for name in ("EntmaxLoss", "Entmax15Loss", "SparsemaxLoss", "SqPnormMax")},
-    **{"Budget": (2.0,), "Fusedmax": (), "Oscarmax": (), "FenchelYoungLoss": (fy.Gini(),)},
+    **{module.__name__: () for module in MAP_MODULES.values()},
+    **{name: () for name in ("EntmaxLoss", "Entmax15Loss", "SparsemaxLoss")},
+    "FenchelYoungLoss": (fy.Gini(),),
     **{"LinearChain": (3,), "LinearEntmaxLoss": (4, 6), "MultiheadAttention": (8, 2)},
     **{"StructuredLayer": (fy.Sequence(4),), "AlignmentLayer": (), "MatchingLayer": ()},
     "TreeLayer": (),
@@ -104,7 +106,8 @@ def test_results(name, copied):
 
 def test_every_module_is_tried():
     needs_processes = {"VocabParallelEntmaxLoss"}
-    assert set(fy.nn.__all__) - needs_processes == MODULES.keys()
+    others = {"MapModule", "normalizer"}  # the base of the maps' modules, and a function
+    assert set(fy.nn.__all__) - needs_processes - others == MODULES.keys()
 
 
 @copies

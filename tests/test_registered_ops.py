@@ -12,10 +12,12 @@ import pytest
 import torch
 
 import fenchel as fy
+from fenchel.maps.declaration import MAPS as DECLARED
 
 OPS = torch.ops.fenchel
-MAPS = ("entmax", "normmax", "budget", "sq_pnorm_max", "renyimax")
-VALUE = {"entmax": 1.5, "normmax": 1.5, "budget": 1.0, "sq_pnorm_max": 1.5, "renyimax": 0.5}
+#: The maps whose ops are (scores, parameter, dim): not those that fuse entries.
+MAPS = [name for name, m in sorted(DECLARED.items()) if m.argument and not m.lengths]
+VALUE = {name: DECLARED[name].default for name in MAPS}
 F64 = torch.float64
 compiled = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler of itself
 
@@ -46,7 +48,7 @@ def test_opcheck_maps(op, dim, dtype, rng):
     x = torch.randn(3, 4, generator=rng, dtype=dtype)
     rows = list(x.shape)
     rows[dim] = 1
-    learned = op not in ("sq_pnorm_max", "renyimax")  # their parameters have no gradient
+    learned = DECLARED[op].argument.per_row  # a number has no gradient
     for shape, layout in itertools.product(((), rows), (x, x.t().contiguous().t())):
         parameter = torch.full(shape, VALUE[op], dtype=F64, requires_grad=learned)
         arguments = (layout.detach().requires_grad_(), parameter, dim)

@@ -158,8 +158,8 @@ ERRORS = [
     ),
     (
         lambda: ours.normmax_bisect_loss(X, T, torch.full((2,), 1.5)),
-        "normmax_bisect_loss: expected `alpha` broadcastable to (2, 1) (one value per row: the shape "
-        "of `scores` with size 1 along dim 1), but got (2,).",
+        "normmax_bisect_loss: expected `alpha` broadcastable to (2, 1) (one value per row: the "
+        "shape of `scores` with size 1 along dim 1), but got (2,).",
     ),
     (
         lambda: ours.sparsemax_loss(X.tolist(), T),

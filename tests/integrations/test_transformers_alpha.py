@@ -96,7 +96,9 @@ def test_errors_of_alpha():
     with pytest.raises(fy.FenchelError, match=r"expected `model` to be a torch\.nn\.Module, but "):
         set_alpha("model", 2)
     use_entmax_attention(model)
-    with pytest.raises(fy.FenchelError, match=r"learn_alpha: a learned `alpha` must start strictly b"):
+    with pytest.raises(
+        fy.FenchelError, match=r"learn_alpha: a learned `alpha` must start strictly b"
+    ):
         learn_alpha(model, alpha=2.0)
 
 

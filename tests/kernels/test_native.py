@@ -7,19 +7,23 @@ import math
 import pytest
 import torch
 
-from fenchel.kernels._table import definition, kernel_for
+from fenchel.kernels._table import definition, kernel_for, row_maps
 from fenchel.kernels.native import _library
+from fenchel.maps.declaration import MAPS
 
 pytestmark = pytest.mark.skipif(_library.LIBRARY is None, reason=_library.REASON)
 
-ALPHAS = [1.0, 1.001, 1.1, 1.125, 7 / 6, 1.2, 1.25, 1.3, 1.5, 1.7, 1.95, 2.0, 2.5, 6.0, math.inf]
-ALPHAS += [0.01, 0.3, 0.5, 0.9, 0.999]
-PARAMETERS = [("entmax", a) for a in ALPHAS]
-PARAMETERS += [("normmax", a) for a in (1.0, 1.2, 2.0, 3.0, math.inf)]
-PARAMETERS += [("budget", k) for k in (0.0, 0.5, 1.0, 2.5)]
-PARAMETERS += [("sq_pnorm_max", q) for q in (1.0, 1.2, 1.5, 1.7, 2.0, 3.0, 1e4, math.inf)]
-PARAMETERS += [("renyimax", beta) for beta in (1.0, 0.999, 0.5, 0.01)]
-NUMBER_ONLY = ("sq_pnorm_max", "renyimax")
+ROW_MAPS = {m.name: m for _, m in sorted(MAPS.items()) if m.name in row_maps()}
+#: Exponents whose powers the core takes in other ways than those of the examples.
+MORE = {"entmax": (1.1, 1.125, 7 / 6, 1.2, 1.3, 1.7, 1.95, 6.0, 0.3), "sq_pnorm_max": (1.2, 1.7)}
+PARAMETERS = [
+    (name, value)
+    for name, declared in ROW_MAPS.items()
+    for value in (declared.default, *declared.argument.examples, *MORE.get(name, ()))
+    if value <= 3 or not declared.argument.up_to_entries
+]
+ALPHAS = [value for name, value in PARAMETERS if name == "entmax"]
+NUMBER_ONLY = tuple(name for name, m in ROW_MAPS.items() if not m.argument.per_row)
 LENGTHS = [3, 8, 15, 16, 17, 33, 64, 65, 160, 161, 255, 1024, 1500, 9001]
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 every_kernel = pytest.mark.parametrize(("op", "parameter"), PARAMETERS)

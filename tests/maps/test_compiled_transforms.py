@@ -12,41 +12,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import fenchel as fy
+from fenchel.maps.declaration import MAPS as DECLARED
+from fenchel.regularizers.registry import REGULARIZERS
 
 N = 6
 WEIGHTS = torch.arange(1.0, N + 1, dtype=torch.float64)
 LEARNED = torch.tensor(1.6, dtype=torch.float64)
 
-MAPS = {
-    "softmax": fy.softmax,
-    "sparsemax": fy.sparsemax,
-    "entmax15": fy.entmax15,
+MAPS = {name: declared.function for name, declared in sorted(DECLARED.items())} | {
     "entmax 0.5": lambda x: fy.entmax(x, 0.5),
     "entmax 1": lambda x: fy.entmax(x, 1.0),
     "entmax 1.7": lambda x: fy.entmax(x, 1.7),
     "entmax 3": lambda x: fy.entmax(x, 3.0),
     "entmax inf": lambda x: fy.entmax(x, float("inf")),
     "entmax tensor": lambda x: fy.entmax(x, LEARNED),
-    "normmax": fy.normmax,
     "normmax 3": lambda x: fy.normmax(x, 3.0),
-    "budget": lambda x: fy.budget(x, 2),
-    "sq_pnorm_max": fy.sq_pnorm_max,
-    "renyimax": fy.renyimax,
-    "fusedmax": fy.fusedmax,
-    "oscarmax": fy.oscarmax,
 }
 OMEGAS = {
-    "Shannon": fy.Shannon(),
-    "Gini": fy.Gini(),
+    name: omega() for name, omega in REGULARIZERS.items() if name not in ("squared", "zero")
+} | {
     "Tsallis 0.5": fy.Tsallis(0.5),
-    "Tsallis 1.5": fy.Tsallis(1.5),
     "Tsallis 3": fy.Tsallis(3.0),
     "Tsallis tensor": fy.Tsallis(LEARNED),
-    "Norm": fy.Norm(2.0),
-    "SquaredNorm": fy.SquaredNorm(1.5),
-    "Renyi": fy.Renyi(0.5),
-    "FusedLasso": fy.FusedLasso(0.1),
-    "Oscar": fy.Oscar(0.01),
     "scaled": 0.5 * fy.Tsallis(1.5),
 }
 LOSSES = {
