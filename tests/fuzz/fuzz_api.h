@@ -1,6 +1,7 @@
 // The C ABI by dtype and by map, and the tools of all cases. Included by fuzz_kernels.cpp.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,15 +22,41 @@ int below(Random& random, int n) { return static_cast<int>(random() % n); }
 }
 
 enum Map {
-#define FUZZ_MAP(map) kMap_##map,
+#define FUZZ_MAP(map, ...) kMap_##map,
   FENCHEL_MAPS(FUZZ_MAP)
 #undef FUZZ_MAP
       kMapCount
 };
 
-#define FUZZ_MAP(map) #map,
+#define FUZZ_MAP(map, ...) #map,
 const char* const kMapNames[] = {FENCHEL_MAPS(FUZZ_MAP)};
 #undef FUZZ_MAP
+
+// Whether a map takes the parameter q.
+inline bool accepts(Map map, double q) {
+  switch (map) {
+#define FUZZ_MAP(map, good, mass) \
+  case kMap_##map:                \
+    return good;
+    FENCHEL_MAPS(FUZZ_MAP)
+#undef FUZZ_MAP
+    default:
+      return false;
+  }
+}
+
+// What `kept` entries of a map with parameter q sum to.
+inline double mass_of(Map map, double q, double kept) {
+  switch (map) {
+#define FUZZ_MAP(map, good, mass) \
+  case kMap_##map:                \
+    return std::fmin(mass, kept);
+    FENCHEL_MAPS(FUZZ_MAP)
+#undef FUZZ_MAP
+    default:
+      return 0;
+  }
+}
 
 // name<T>(...) is fenchel_<name>_f32(...) or fenchel_<name>_f64(...).
 #define FUZZ_BY_DTYPE(name)                      \
@@ -41,7 +68,7 @@ const char* const kMapNames[] = {FENCHEL_MAPS(FUZZ_MAP)};
       return fenchel_##name##_f64(arguments...); \
     }                                            \
   }
-#define FUZZ_MAP(map)          \
+#define FUZZ_MAP(map, ...)     \
   FUZZ_BY_DTYPE(map##_forward) \
   FUZZ_BY_DTYPE(map##_backward)
 FENCHEL_MAPS(FUZZ_MAP)
@@ -70,11 +97,11 @@ FUZZ_BY_DTYPE(groups_backward)
         fail("no such map", #pass, map);      \
     }                                         \
   }
-#define FUZZ_forward(map) \
-  case kMap_##map:        \
+#define FUZZ_forward(map, ...) \
+  case kMap_##map:             \
     return map##_forward<T>(arguments...);
-#define FUZZ_backward(map) \
-  case kMap_##map:         \
+#define FUZZ_backward(map, ...) \
+  case kMap_##map:              \
     return map##_backward<T>(arguments...);
 FUZZ_BY_MAP(forward)
 FUZZ_BY_MAP(backward)

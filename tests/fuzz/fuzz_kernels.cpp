@@ -42,14 +42,6 @@ T value(Random& random, int style, double scale) {
   }
 }
 
-// Whether a map takes a parameter. A new map is taken for one that needs 1 or more, and sums to 1.
-bool accepts(Map map, double q) {
-  if (map == kMap_entmax) return q > 0;
-  if (map == kMap_budget) return q >= 0;
-  if (map == kMap_renyimax) return q > 0 && q <= 1;
-  return q >= 1;
-}
-
 double parameter_for(Random& random, Map map) {
   const double special[] = {1,
                             1.5,
@@ -66,10 +58,10 @@ double parameter_for(Random& random, Map map) {
                             -1};
   if (below(random, 3) == 0) return special[below(random, 13)];
   const double unit = std::uniform_real_distribution<double>(0, 1)(random);
-  if (map == kMap_renyimax || (map == kMap_entmax && below(random, 3) == 0)) {
+  if (accepts(map, 0.5) && (!accepts(map, 2) || below(random, 3) == 0)) {
     return below(random, 2) ? unit : 1 - std::exp(-30 * unit);  // below 1, and near it
   }
-  return map == kMap_budget ? 5 * unit : 1 + std::exp(6 * unit - 4);
+  return accepts(map, 0) ? 5 * unit : 1 + std::exp(6 * unit - 4);
 }
 
 template <class T>
@@ -114,7 +106,7 @@ void one_case(Random& random) {
       }
       if (nan != bad) fail("NaN where there should be none, or none where there should", name, q);
       if (nan) continue;
-      const double goal = map == kMap_budget ? std::fmin(q, kept) : (kept > 0 ? 1.0 : 0.0);
+      const double goal = mass_of(map, q, kept);
       const double slack = (f32 ? 1e-6 : 1e-11) * (std::log2(n + 1.0) + goal) * (f32 ? 4 : 1);
       if (!(std::abs(sum - goal) <= slack)) {
         for (int64_t j = 0; j < std::min<int64_t>(n, 40); ++j) {

@@ -96,9 +96,7 @@ def test_errors_of_alpha():
     with pytest.raises(fy.FenchelError, match=r"expected `model` to be a torch\.nn\.Module, but "):
         set_alpha("model", 2)
     use_entmax_attention(model)
-    with pytest.raises(
-        fy.FenchelError, match=r"learn_alpha: a learned `alpha` must start strictly b"
-    ):
+    with pytest.raises(fy.FenchelError, match="learn_alpha: a learned `alpha` must start str"):
         learn_alpha(model, alpha=2.0)
 
 

@@ -220,7 +220,7 @@ using fenchel::Layout;
                                                  Layout{rows, n, 1, nullptr, 0});                  \
   }
 
-#define FENCHEL_DEFINE_MAP(map)          \
+#define FENCHEL_DEFINE_MAP(map, ...)     \
   FENCHEL_DEFINE_MAP_OF(map, f32, float) \
   FENCHEL_DEFINE_MAP_OF(map, f64, double)
 FENCHEL_MAPS(FENCHEL_DEFINE_MAP)

@@ -23,13 +23,14 @@
 
 /* -- lists: a new map or oracle adds its name here, and a file ----------------------------------*/
 
-/* Maps with one parameter, each in csrc/maps/<name>.h. */
-#define FENCHEL_MAPS(X) \
-  X(entmax)             \
-  X(normmax)            \
-  X(budget)             \
-  X(sq_pnorm_max)       \
-  X(renyimax)
+/* Maps with one parameter q, each in csrc/maps/<name>.h: the name, the q that are taken (any other
+ * makes a row NaN), and what the entries of a row sum to, if it has as many that are not masked. */
+#define FENCHEL_MAPS(X)      \
+  X(entmax, q > 0, 1)        \
+  X(normmax, q >= 1, 1)      \
+  X(budget, q >= 0, q)       \
+  X(sq_pnorm_max, q >= 1, 1) \
+  X(renyimax, q > 0 && q <= 1, 1)
 
 /* Structures with an oracle, each in csrc/structures/oracles/, which documents its layout, sizes
  * and parts. The order is that of the numbers: append. */
@@ -158,7 +159,7 @@ FENCHEL_API void fenchel_raise(void);
   FENCHEL_API int fenchel_##map##_backward_##suffix(                                           \
       const T* p, const T* grad, T* grad_x, double* grad_parameter, int64_t outer, int64_t n,  \
       int64_t inner, const double* parameter, int64_t parameter_stride);
-#define FENCHEL_DECLARE_MAP(map)          \
+#define FENCHEL_DECLARE_MAP(map, ...)     \
   FENCHEL_DECLARE_MAP_OF(map, f32, float) \
   FENCHEL_DECLARE_MAP_OF(map, f64, double)
 FENCHEL_MAPS(FENCHEL_DECLARE_MAP)

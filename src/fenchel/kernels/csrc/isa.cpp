@@ -84,7 +84,7 @@ template <class T>
 constexpr Kernels<T> row_kernels() {
   Kernels<T> filled{};
 #define FENCHEL_ENTER(name) filled.name = name<T>;
-#define FENCHEL_ENTER_MAP(map) FENCHEL_ENTER(map##_forward) FENCHEL_ENTER(map##_backward)
+#define FENCHEL_ENTER_MAP(map, ...) FENCHEL_ENTER(map##_forward) FENCHEL_ENTER(map##_backward)
   FENCHEL_MAPS(FENCHEL_ENTER_MAP)
   FENCHEL_ROW_KERNELS(FENCHEL_ENTER)
 #undef FENCHEL_ENTER_MAP

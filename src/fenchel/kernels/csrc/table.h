@@ -47,7 +47,7 @@ struct SparsePart {
 // others, and fills them in.
 template <class T>
 struct Kernels {
-#define FENCHEL_MEMBERS(map)                                                          \
+#define FENCHEL_MEMBERS(map, ...)                                                     \
   int (*map##_forward)(const T* x, T* p, const Layout&);                              \
   int (*map##_backward)(const T* p, const T* grad, T* grad_x, double* grad_parameter, \
                         const Layout&);
@@ -97,7 +97,7 @@ struct Kernels {
 
 // A kernel that is in the struct but not in a list would stay null.
 #define FENCHEL_ONE(name) +1
-#define FENCHEL_TWO(map) +2
+#define FENCHEL_TWO(map, ...) +2
 static_assert(sizeof(Kernels<float>) ==
                   (FENCHEL_MAPS(FENCHEL_TWO) FENCHEL_ROW_KERNELS(FENCHEL_ONE)) * sizeof(void (*)()),
               "FENCHEL_ROW_KERNELS has all kernels that are not maps");
