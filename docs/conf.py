@@ -16,6 +16,7 @@ from sphinx.util.logging import getLogger
 from sphinx.writers.html5 import HTML5Translator
 
 import fenchel
+from fenchel import structures
 
 logger = getLogger(__name__)
 HERE = Path(__file__).parent
@@ -98,6 +99,19 @@ def draw_figures(app: Sphinx) -> None:
         gallery.draw_all(HERE / "_static" / "figures")
 
 
+def list_structures(app: Sphinx, docname: str, source: list[str]) -> None:
+    """A structure is on its page because it is public: no list has to be kept."""
+    if docname != "api/structures":
+        return
+    found = []
+    for name in structures.__all__:
+        if f":: fenchel.{name}\n" not in source[0]:
+            is_one = issubclass(getattr(structures, name), structures.Structure)
+            members = "\n   :members: enumerate" if is_one else ""
+            found.append(f".. autoclass:: fenchel.{name}{members}\n")
+    source[0] = source[0].replace(".. every-other-structure\n", "\n".join(found))
+
+
 def keep_sentences(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
@@ -138,5 +152,6 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", draw_figures)
+    app.connect("source-read", list_structures)
     app.connect("autodoc-process-docstring", keep_sentences, priority=600)  # napoleon's is 500
     app.connect("autodoc-process-docstring", keep_stars, priority=600)

@@ -9,12 +9,8 @@ import torch
 
 import fenchel as fy
 from fenchel.structures import SequenceScores
-from tests.regularizers.test_structured_errors import (
-    T,
-    Z,
-    refuses,
-    regularizers,
-)
+from tests.regularizers.test_structured_errors import T, Z
+from tests.structures.case import refuses, regularizers
 from tests.structures.registry import every_refused
 
 

@@ -10,27 +10,13 @@ import torch
 import fenchel as fy
 from fenchel import FenchelError
 from fenchel.structures import SequenceScores
+from tests.structures.case import refuses, regularizers
 from tests.structures.registry import every_refused
 
 pytestmark = pytest.mark.usefixtures("backend")
 
 T, Z = torch.tensor, torch.zeros
-OMEGAS = (fy.MAP, fy.Marginals, fy.SparseMAP, lambda s: fy.SmoothedDP(s, "l2"))
 METHODS = ("predict", "conjugate")
-
-
-def refuses(sentence, call, *args, **kwargs):
-    with pytest.raises(FenchelError) as error:
-        call(*args, **kwargs)
-    assert str(error.value) == sentence
-
-
-def regularizers(structure):
-    for make in OMEGAS:
-        try:
-            yield make(structure)
-        except FenchelError:
-            continue
 
 
 @every_refused

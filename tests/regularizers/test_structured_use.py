@@ -11,7 +11,7 @@ import torch
 import fenchel as fy
 from fenchel import FenchelError
 from tests.regularizers.structured_truth import close, projection
-from tests.regularizers.test_structured_errors import refuses
+from tests.structures.case import refuses
 
 
 class Interval(fy.Structure):

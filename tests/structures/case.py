@@ -16,6 +16,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -69,3 +70,22 @@ class Refused:
 
     def __repr__(self) -> str:
         return repr(self.structure)
+
+
+OMEGAS = (fy.MAP, fy.Marginals, fy.SparseMAP, lambda s: fy.SmoothedDP(s, "l2"))
+
+
+def regularizers(structure):
+    """Every Ω that a structure has."""
+    for make in OMEGAS:
+        try:
+            yield make(structure)
+        except fy.FenchelError:
+            continue
+
+
+def refuses(sentence, call, *args, **kwargs):
+    """That a call raises exactly this sentence."""
+    with pytest.raises(fy.FenchelError) as error:
+        call(*args, **kwargs)
+    assert str(error.value) == sentence

@@ -146,6 +146,11 @@ def is_known(op: str) -> bool:
     return op in _definitions or bool(_kernels.get(op))
 
 
+def known(prefix: str) -> list[str]:
+    """The ops of the reference with a prefix, without it."""
+    return [op.removeprefix(prefix) for op in _definitions if op.startswith(prefix)]
+
+
 def definition(op: str) -> Callable[..., Any]:
     """The reference's ``op``: torch ops, which carry a graph."""
     return _definitions[op]
