@@ -30,7 +30,7 @@ def run(subject: str, check: Check, *arguments: Any) -> None:
     try:
         check(*arguments)
     except CheckFailed as failure:
-        raise CheckFailed(f"{subject}: {sentence_of(check)}: {failure}") from failure
+        raise CheckFailed(f"{subject}: {sentence_of(check)}: {failure}") from None
     except Exception as error:
         raise CheckFailed(
             f"{subject}: {sentence_of(check)}: expected an answer, but got "
