@@ -34,6 +34,7 @@ LEVEL = {
     "nn": 6,
     "estimators": 6,
     "integrations": 6,
+    "testing": 6,
     "models": 7,
     "decoding": 7,
     "analysis": 7,

@@ -25,6 +25,7 @@ MODULES = (
     "fenchel.tasks",
     "fenchel.solvers",
     "fenchel.estimators",
+    "fenchel.testing",
     "fenchel.integrations.entmax",
     "fenchel.integrations.transformers",
 )

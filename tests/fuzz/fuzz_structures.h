@@ -69,6 +69,14 @@ inline Batch random_batch(Random& random) {
         at.sizes.push_back(size(m, 1));
       }
       break;
+    case FENCHEL_SEGMENTATION: {
+      const int64_t longest = 1 + below(random, 5);
+      at.layout = {n, longest, m, below(random, 2)};
+      at.n_unary = n * longest * m;
+      at.parts = at.n_unary + at.layout[3] * m * m;
+      for (int64_t i = 0; i < at.count; ++i) at.sizes.push_back(size(n, 1));
+      break;
+    }
     default:
       fail("a kind for which this file makes no batch", at.name, at.kind);
   }

@@ -7,17 +7,24 @@ import torch
 
 import fenchel as fy
 from fenchel import kernels
+from fenchel.kernels import _table
 from fenchel.kernels._table import definition
+from tests.structures.registry import FACES
 
-CASES = {
-    # kind: parts, n_unary, layout, sizes of an instance
-    "k_subsets": (12, 12, (12, 4), (12,)),
-    "sequence": (8 * 3 + 9, 8 * 3, (8, 3, 1, 0, 0), (8,)),
-    "tree": (6 * 7, 6 * 7, (6, 1), (6,)),
-    "projective_tree": (6 * 7, 6 * 7, (6, 1), (6,)),
-    "assignment": (6 * 6, 6 * 6, (6, 6), (6, 6)),
-    "alignment": (6 * 6, 6 * 6, (6, 6), (6, 6)),
-}
+
+def _numbers(case):
+    """Parts, n_unary, layout, and the sizes of an instance."""
+    problem = case.problem
+    return problem.scores.shape[1], problem.n_unary, problem.layout, problem.sizes[0].tolist()
+
+
+CASES = {kind: _numbers(case) for kind, case in FACES.items()}
+
+
+def test_every_oracle_of_the_core_is_tested():
+    assert {f"active_set.{kind}" for kind in CASES} == {
+        op for op in _table._kernels if op.startswith("active_set.")
+    }
 
 
 def solve(kind, scores, complete=True):

@@ -178,7 +178,7 @@ def test_reprs():
         ),
         (
             lambda: fy.nn.TreeLayer("smoothed_dp"),
-            "SmoothedDP: expected a structure with a dynamic program, Sequence or Alignment, but "
+            "SmoothedDP: expected a structure whose `smoothings` have 'l2', such as Sequence, but "
             "got DependencyTree(single_root=True, projective=False); SparseMAP needs only the "
             "argmax.",
         ),

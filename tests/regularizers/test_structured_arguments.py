@@ -9,56 +9,24 @@ import torch
 
 import fenchel as fy
 from fenchel.structures import SequenceScores
-from tests.regularizers.test_structured_errors import (
-    SCORES,
-    T,
-    Z,
-    every_structure,
-    refuses,
-    regularizers,
-)
-
-NATURAL = {
-    "OneOf": ("to hold the indices of the chosen items, an integer tensor of shape (2,)", (2,)),
-    "Sequence": ("to hold tag indices, an integer tensor of shape (2, 3)", (2, 3)),
-    "DependencyTree": (
-        "to hold the head of every word (0 is the root), an integer tensor of shape (2, 3)",
-        (2, 3),
-    ),
-    "Assignment": ("to hold the column of each row, an integer tensor of shape (2, 3)", (2, 3)),
-}
+from tests.regularizers.test_structured_errors import T, Z
+from tests.structures.case import refuses, regularizers
+from tests.structures.registry import every_refused
 
 
-@every_structure
-def test_types_of_targets(structure):
-    name = type(structure).__name__
-    for omega in regularizers(structure):
-        loss = f"{type(omega).__name__}.loss"
-        if name not in NATURAL:  # an alignment may be given as 0s and 1s too
-            sentence = (
-                f"{loss}: expected `target` as (row, column) pairs, an integer tensor of shape "
-                "(2, longest, 2), or as 0s and 1s, boolean or floating, of shape (2, 3, 4), but "
-                "got {}."
-            )
-            refuses(sentence.format("(2, 3)"), omega.loss, SCORES[structure], Z(2, 3))
-            refuses(sentence.format("list"), omega.loss, SCORES[structure], [1])
-            continue
-        wanted, shape = NATURAL[name]
-        for dtype in (torch.float32, torch.bool):
-            refuses(
-                f"{loss}: expected `target` {wanted}, but got {shape} of {dtype}.",
-                omega.loss,
-                SCORES[structure],
-                Z(shape).to(dtype),
-            )
+@every_refused
+def test_types_of_targets(refused):
+    for omega in regularizers(refused.structure):
+        sentence = f"{type(omega).__name__}.loss: expected `target` {refused.target}, but got "
         for wrong in ([0], None):
-            got = type(wrong).__name__
-            refuses(
-                f"{loss}: expected `target` {wanted}, but got {got}.",
-                omega.loss,
-                SCORES[structure],
-                wrong,
-            )
+            got = f"{type(wrong).__name__}."
+            refuses(sentence + got, omega.loss, refused.scores, wrong)
+        if refused.shape is None:  # there are other forms, of floats too
+            refuses(f"{sentence}(2, 3).", omega.loss, refused.scores, Z(2, 3))
+            continue
+        for dtype in (torch.float32, torch.bool):
+            got = f"{refused.shape} of {dtype}."
+            refuses(sentence + got, omega.loss, refused.scores, Z(refused.shape).to(dtype))
 
 
 def test_integers_of_any_width_are_targets():
@@ -152,7 +120,7 @@ def test_smoothed_programs():
     )
     for structure in (fy.DependencyTree(), fy.OneOf(), fy.Assignment()):
         refuses(
-            "SmoothedDP: expected a structure with a dynamic program, Sequence or Alignment, but "
+            "SmoothedDP: expected a structure whose `smoothings` have 'l2', such as Sequence, but "
             f"got {structure!r}; SparseMAP needs only the argmax.",
             fy.SmoothedDP,
             structure,

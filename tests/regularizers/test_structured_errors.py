@@ -10,40 +10,19 @@ import torch
 import fenchel as fy
 from fenchel import FenchelError
 from fenchel.structures import SequenceScores
+from tests.structures.case import refuses, regularizers
+from tests.structures.registry import every_refused
 
 pytestmark = pytest.mark.usefixtures("backend")
 
 T, Z = torch.tensor, torch.zeros
-SCORES = {
-    fy.OneOf(): Z(2, 3),
-    fy.Sequence(3): Z(2, 3, 3),
-    fy.DependencyTree(): Z(2, 3, 4),
-    fy.Assignment(): Z(2, 3, 4),
-    fy.Alignment(): Z(2, 3, 4),
-}
-OMEGAS = (fy.MAP, fy.Marginals, fy.SparseMAP, lambda s: fy.SmoothedDP(s, "l2"))
 METHODS = ("predict", "conjugate")
-every_structure = pytest.mark.parametrize("structure", SCORES, ids=repr)
 
 
-def refuses(sentence, call, *args, **kwargs):
-    with pytest.raises(FenchelError) as error:
-        call(*args, **kwargs)
-    assert str(error.value) == sentence
-
-
-def regularizers(structure):
-    for make in OMEGAS:
-        try:
-            yield make(structure)
-        except FenchelError:
-            continue
-
-
-@every_structure
+@every_refused
 @pytest.mark.parametrize(("value", "word"), [(math.nan, "NaN"), (math.inf, "+inf")])
-def test_values(structure, value, word):
-    scores = SCORES[structure].clone()
+def test_values(refused, value, word):
+    structure, scores = refused.structure, refused.scores.clone()
     scores[1].reshape(-1)[0] = value
     for omega in regularizers(structure):
         for method in METHODS:
@@ -55,12 +34,11 @@ def test_values(structure, value, word):
             )
 
 
-@every_structure
-def test_lengths(structure):
-    scores = SCORES[structure]
-    matrix = isinstance(structure, fy.Assignment | fy.Alignment)
-    shape = (2, 2) if matrix else (2,)
-    most = (3, 4) if matrix else 3
+@every_refused
+def test_lengths(refused):
+    structure, scores = refused.structure, refused.scores
+    full = tuple(structure.problem("test", scores).sizes[0].tolist())
+    shape, most = ((2,), full[0]) if len(full) == 1 else ((2, len(full)), full)
     for omega in regularizers(structure):
         name = f"{type(omega).__name__}.predict"
         for wrong in (0, -1, 9):
@@ -87,9 +65,9 @@ def test_lengths(structure):
             )
 
 
-@every_structure
-def test_masks_and_scores(structure):
-    scores = SCORES[structure]
+@every_refused
+def test_masks_and_scores(refused):
+    structure, scores = refused.structure, refused.scores
     shape = tuple(scores.shape)
     for omega in regularizers(structure):
         name = f"{type(omega).__name__}.conjugate"
@@ -277,10 +255,10 @@ def test_targets_that_are_not_structures(structure, scores, target, sentence):
         refuses(f"{type(omega).__name__}.loss: {sentence}", omega.loss, scores, T(target))
 
 
-@every_structure
-def test_no_torch_func_and_no_forward_mode(structure):
+@every_refused
+def test_no_torch_func_and_no_forward_mode(refused):
     """A tangent would be lost without a word."""
-    scores = SCORES[structure].double()
+    structure, scores = refused.structure, refused.scores.double()
     said = (
         "structures: expected no torch.func and no forward mode, because their solvers read "
         "values; they take batches as they are, and torch.autograd has their gradients."

@@ -1,4 +1,4 @@
-"""Ω at means, and the Bregman divergence: what every Ω brings, for those that know only Ω*."""
+"""Ω at means, and the Bregman divergence: edges that test_structured.py does not have."""
 
 from __future__ import annotations
 
@@ -6,71 +6,8 @@ import pytest
 import torch
 
 import fenchel as fy
-from tests.regularizers.structured_cases import blocks, every_case
-from tests.regularizers.structured_truth import close, every_pair, scores_of
-
-
-def product(flat, scores):
-    return torch.where(flat > 0, flat * scores, 0.0).sum(1)
-
-
-@every_pair
-def test_omega_closes_the_fenchel_young_inequality(omega, case):
-    ours, lengths = omega.make(case.structure), case.lengths
-    value = ours.conjugate(case.scores, **case.sizes).reshape(-1)
-    mean = ours.predict(case.scores, **case.sizes)
-    found = ours(mean, lengths=lengths)
-    assert found.shape == case.batch_shape
-    close(found.reshape(-1), product(case.flat(mean), case.problem.scores) - value, 1e-11)
-
-
-@every_pair
-def test_omega_of_a_member_is_what_the_loss_adds(omega, case):
-    """L(θ; y) = Ω*(θ) + Ω(y) - <θ, y>."""
-    ours = omega.make(case.structure)
-    target, members = case.targets(3)
-    wanted = ours.loss(case.scores, target, **case.sizes).reshape(-1)
-    wanted = wanted - ours.conjugate(case.scores, **case.sizes).reshape(-1)
-    wanted = wanted + product(members, case.problem.scores)
-    y = case.problem.restore(members)
-    close(ours(y, lengths=case.lengths).reshape(-1), wanted, 1e-9)
-
-
-@every_pair
-def test_bregman_at_a_dual_pair_is_the_loss(omega, case):
-    ours, lengths = omega.make(case.structure), case.lengths
-    target, members = case.targets(4)
-    p = ours.predict(case.scores, **case.sizes)
-    y = case.problem.restore(members)
-    divergence = ours.bregman(y, p, lengths=lengths)
-    loss = ours.loss(case.scores, target, **case.sizes)
-    assert divergence.shape == case.batch_shape
-    assert bool((divergence >= 0).all())
-    if omega.smooth:  # else Ω has many gradients at p, and the scores may be another one
-        close(divergence, loss, 1e-9)
-    else:
-        problem = case.structure.problem("test", p, lengths)
-        scores = ours.gradient_at(problem)
-        close(divergence, ours.loss(problem.restore(scores), target, lengths=lengths), 1e-9)
-    close(ours.bregman(p, p, lengths=lengths), torch.zeros_like(loss), 1e-12)
-
-
-@every_case
-def test_bregman_of_marginals_is_a_divergence_of_distributions(case):
-    if "entropy" not in case.structure.smoothings:
-        pytest.skip("no marginals")
-    ours, other = fy.Marginals(case.structure, 0.7), case.problem.scores.flip(0)
-    at = [case.problem.scores, torch.where(case.problem.scores > -torch.inf, other, -torch.inf)]
-    at[1] = torch.where(at[1] == -torch.inf, at[0], at[1])
-    wanted = []
-    for row, members in enumerate(case.members()):
-        logs = [(scores_of(members, scores[row]) / 0.7).log_softmax(0) for scores in at]
-        wanted.append(0.7 * (logs[0].exp() * (logs[0] - logs[1])).sum())
-    y, p = (
-        ours.predict(case.problem.restore(scores), lengths=case.lengths, mask=None) for scores in at
-    )
-    found = ours.bregman(y, p, lengths=case.lengths).reshape(-1)
-    close(found, torch.stack(wanted), 1e-9)
+from tests.regularizers.structured_cases import blocks
+from tests.regularizers.structured_truth import close
 
 
 def test_a_mean_on_the_boundary_has_a_value():

@@ -5,53 +5,24 @@ from __future__ import annotations
 import cvxpy
 import torch
 
-from fenchel.structures import (
-    Alignment,
-    Assignment,
-    DependencyTree,
-    KSubsets,
-    OneOf,
-    Sequence,
-    SequenceScores,
-)
+from fenchel.testing._cases import blocks, rebuild
+from tests.structures.registry import SOLVED
 
 
 def draw(rng, *shape, scale=1.0):
     return scale * torch.randn(*shape, generator=rng, dtype=torch.float64)
 
 
-def chain(rng, scale, transitions, ends=False):
-    pairs = {None: None, "shared": (3, 3), "each": (2, 3, 3, 3)}[transitions]
-    return SequenceScores(
-        draw(rng, 2, 4, 3, scale=scale),
-        None if pairs is None else draw(rng, *pairs, scale=scale),
-        draw(rng, 3, scale=scale) if ends else None,
-        draw(rng, 3, scale=scale) if ends else None,
-    )
+def _entry(case):
+    """The structure, its scores from a generator and a scale, and all members of an instance."""
+
+    def make(rng, scale):
+        return rebuild(case.scores, [draw(rng, *x.shape, scale=scale) for x in blocks(case.scores)])
+
+    return case.structure, make, list(case.structure.enumerate(case.problem))
 
 
-# name: (structure, scores from a generator and a scale)
-_MAKERS = {
-    "one of": (OneOf(), lambda g, s: draw(g, 2, 6, scale=s)),
-    "subsets": (KSubsets(3), lambda g, s: draw(g, 2, 7, scale=s)),
-    "chain": (Sequence(3), lambda g, s: chain(g, s, None)),
-    "chain, shared": (Sequence(3), lambda g, s: chain(g, s, "shared", ends=True)),
-    "chain, each": (Sequence(3), lambda g, s: chain(g, s, "each")),
-    "tree": (DependencyTree(), lambda g, s: draw(g, 2, 4, 5, scale=s)),
-    "projective": (DependencyTree(projective=True), lambda g, s: draw(g, 2, 4, 5, scale=s)),
-    "assignment": (Assignment(), lambda g, s: draw(g, 2, 4, 4, scale=s)),
-    "rectangle": (Assignment(), lambda g, s: draw(g, 2, 3, 5, scale=s)),
-    "alignment": (Alignment(), lambda g, s: draw(g, 2, 4, 4, scale=s)),
-}
-
-
-def _members(structure, make):
-    scores = make(torch.Generator().manual_seed(0), 1.0)
-    return list(structure.enumerate(structure.problem("test", scores)))
-
-
-# The same, with all members.
-CASES = {name: (s, make, _members(s, make)) for name, (s, make) in _MAKERS.items()}
+CASES = {name: _entry(case) for name, case in SOLVED.items()}
 
 
 def counts(members, parts):

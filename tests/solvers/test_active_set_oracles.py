@@ -89,7 +89,7 @@ def test_members_that_are_all_the_same_to_the_quadratic_term(rng):
 
 
 def test_the_gap_bounds_what_is_missing(backend, rng):
-    structure, make, listed = CASES["chain, shared"]
+    structure, make, listed = CASES["shared chain"]
     problem = structure.problem("test", make(rng, 0.5))
     n = problem.n_unary
     members = counts(listed, problem.scores.shape[1])

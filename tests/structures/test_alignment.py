@@ -2,16 +2,56 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
 
 import fenchel as fy
 from fenchel.structures import Alignment
+from fenchel.testing._truth import l2_max
+from tests.structures.case import Refused, case, mask
 from tests.structures.members import members_of
 
 SIZES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 4), (4, 3), (4, 4)]
 sizes = pytest.mark.parametrize("size", SIZES, ids=str)
+PAIRS = torch.tensor([[3, 4], [2, 2], [1, 3]])
+
+
+def l2_path(problem, flat, at, gamma):
+    """The smoothed maximum of instance ``at``, one cell at a time."""
+    cells = flat.reshape(problem.layout)
+    height, width = problem.sizes[at].tolist()
+    best = {}
+    for i in range(height):
+        for j in range(width):
+            before = [best[x] for x in ((i - 1, j - 1), (i - 1, j), (i, j - 1)) if x in best]
+            start = l2_max(torch.stack(before), gamma) if before else 0.0
+            best[i, j] = cells[i, j] + start
+    return best[height - 1, width - 1]
+
+
+path = partial(case, recursion=l2_path)
+
+CASES = [
+    path("path", Alignment(), (2, 3, 3)),
+    path("path-wide", Alignment(), (2, 4)),
+    path("path-1", Alignment(), (2, 1, 1)),
+    path("path-band", Alignment(1), (2, 4, 4)),
+    path("path-lengths", Alignment(), (3, 3, 4), lengths=PAIRS),
+    path("path-mask", Alignment(), (2, 3, 3), mask=mask(2, 3, 3, off=[(0, 1, 1), (1, 0, 2)])),
+]
+SOLVED = [path("alignments", Alignment(), (2, 4, 4))]
+FACES = [path("alignment-6", Alignment(), (1, 6, 6))]
+REFUSED = [
+    Refused(
+        Alignment(),
+        torch.zeros(2, 3, 4),
+        "as (row, column) pairs, an integer tensor of shape (2, longest, 2), or as 0s and 1s, "
+        "boolean or floating, of shape (2, 3, 4)",
+        None,
+    )
+]
 
 
 def random(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
@@ -23,9 +63,9 @@ def members(m: int, n: int, band: float | None = None) -> torch.Tensor:
     """All paths as 0s and 1s, (paths, m, n)."""
     rows = []
     for parts in members_of(Alignment(band), m, n):
-        path = torch.zeros(m * n, dtype=torch.float64)
-        path[list(parts)] = 1
-        rows.append(path.reshape(m, n))
+        one = torch.zeros(m * n, dtype=torch.float64)
+        one[list(parts)] = 1
+        rows.append(one.reshape(m, n))
     return torch.stack(rows)
 
 

@@ -9,9 +9,32 @@ from scipy.optimize import linear_sum_assignment
 
 import fenchel as fy
 from fenchel.structures import Assignment
+from tests.structures.case import Refused, case, mask
 from tests.structures.members import members_of
 
 SHAPES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 3), (4, 4), (3, 5), (5, 3)]
+PAIRS = torch.tensor([[3, 4], [2, 2], [1, 3]])
+
+CASES = [
+    case("square", Assignment(), (2, 3, 3)),
+    case("wide", Assignment(), (2, 4)),
+    case("tall", Assignment(), (2, 4, 2)),
+    case("match-lengths", Assignment(), (3, 3, 4), lengths=PAIRS),
+    case("match-mask", Assignment(), (2, 3, 3), mask=mask(2, 3, 3, off=[(0, 0, 0), (1, 2, 1)])),
+]
+SOLVED = [
+    case("assignments", Assignment(), (2, 4, 4)),
+    case("rectangles", Assignment(), (2, 3, 5)),
+]
+FACES = [case("assignment-6", Assignment(), (1, 6, 6))]
+REFUSED = [
+    Refused(
+        Assignment(),
+        torch.zeros(2, 3, 4),
+        "to hold the column of each row, an integer tensor of shape (2, 3)",
+        (2, 3),
+    )
+]
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

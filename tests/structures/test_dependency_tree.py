@@ -4,12 +4,40 @@ import pytest
 import torch
 
 from fenchel.structures import DependencyTree
+from tests.structures.case import Refused, case, mask
 from tests.structures.members import members_of
 
 TREES = [
     DependencyTree(single, projective) for single in (True, False) for projective in (False, True)
 ]
 trees = pytest.mark.parametrize("tree", TREES, ids=repr)
+TREE, PROJECTIVE = DependencyTree(), DependencyTree(projective=True)
+LENGTHS = torch.tensor([3, 1, 2])
+
+CASES = [
+    case("tree", TREE, (2, 3, 4)),
+    case("tree-4", TREE, (4, 5)),
+    case("tree-1", TREE, (2, 1, 2)),
+    case("tree-lengths", TREE, (3, 3, 4), lengths=LENGTHS),
+    case("tree-mask", TREE, (2, 3, 4), mask=mask(2, 3, 4, off=[(0, 1, 0), (1, 2, 1)])),
+    case("forest", DependencyTree(single_root=False), (2, 1, 3, 4)),
+    case("projective", PROJECTIVE, (2, 4, 5)),
+    case("projective-lengths", PROJECTIVE, (3, 3, 4), lengths=LENGTHS),
+    case("projective-forest", DependencyTree(False, True), (2, 3, 4)),
+]
+SOLVED = [
+    case("trees", TREE, (2, 4, 5)),
+    case("projective trees", PROJECTIVE, (2, 4, 5)),
+]
+FACES = [case("tree-6", TREE, (1, 6, 7)), case("projective-6", PROJECTIVE, (1, 6, 7))]
+REFUSED = [
+    Refused(
+        TREE,
+        torch.zeros(2, 3, 4),
+        "to hold the head of every word (0 is the root), an integer tensor of shape (2, 3)",
+        (2, 3),
+    )
+]
 
 
 def log_partition(tree, scores, lengths=None, mask=None, gamma=1.0):

@@ -3,13 +3,63 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from fenchel.structures import Sequence, SequenceScores
+from fenchel.testing._truth import l2_max
+from tests.structures.case import Refused, case, forbid, mask
 from tests.structures.sequences import BLOCKS, make, members
+
+LENGTHS = torch.tensor([3, 1, 2])
+
+
+def l2_chain(problem, flat, at, gamma):
+    """The smoothed maximum of instance ``at``, one tag at a time."""
+    positions, k, kind, has_start, has_end = problem.layout
+    squares = (0, 1, positions - 1)[kind]
+    emissions, rest = flat[: positions * k].reshape(positions, k), flat[positions * k :]
+    transitions, rest = rest[: squares * k * k].reshape(squares, k, k), rest[squares * k * k :]
+    state = emissions[0] + (rest[:k] if has_start else 0.0)
+    for t in range(1, int(problem.sizes[at, 0])):
+        square = transitions[(0, 0, t - 1)[kind]] if kind else torch.zeros(k, k)
+        into = [l2_max(state + square[:, j], gamma) for j in range(k)]
+        state = emissions[t] + torch.stack(into)
+    return l2_max(state + (rest[-k:] if has_end else 0.0), gamma)
+
+
+tags = partial(case, recursion=l2_chain)
+chain = partial(case, recursion=l2_chain, form=SequenceScores)
+
+CASES = [
+    tags("tags", Sequence(3), (2, 3, 3)),
+    tags("tags-single", Sequence(2), (4, 2)),
+    tags("tags-mask", Sequence(3), (2, 3, 3), mask=mask(2, 3, 3, off=[(0, 1, 2), (1, 0, 0)])),
+    chain("chain", Sequence(2), (3, 4, 2), (2, 2), (2,), (2,)),
+    chain("chain-single", Sequence(3), (3, 3), (3, 3), None, (3,)),
+    chain("chain-1", Sequence(3), (2, 1, 3), (3, 3), (3,), (2, 3)),
+    chain("chain-lengths", Sequence(2), (3, 3, 2), (2, 2), (2,), (3, 2), lengths=LENGTHS),
+    chain("chain-item", Sequence(2), (2, 2, 3, 2), (2, 2, 2, 2), None, (2,)),
+    chain("chain-each", Sequence(2), (3, 3, 2), (3, 2, 2, 2), (3, 2), lengths=LENGTHS),
+    forbid(chain("chain-inf", Sequence(3), (2, 3, 3), (3, 3), None, None), 1, (0, 1), (2, 2)),
+]
+SOLVED = [
+    chain("tag chain", Sequence(3), (2, 4, 3), None),
+    chain("shared chain", Sequence(3), (2, 4, 3), (3, 3), (3,), (3,)),
+    chain("each chain", Sequence(3), (2, 4, 3), (2, 3, 3, 3)),
+]
+FACES = [chain("sequence", Sequence(3), (1, 8, 3), (3, 3))]
+REFUSED = [
+    Refused(
+        Sequence(3),
+        torch.zeros(2, 3, 3),
+        "to hold tag indices, an integer tensor of shape (2, 3)",
+        (2, 3),
+    )
+]
 
 
 @pytest.mark.parametrize("transitions, start, end", BLOCKS)

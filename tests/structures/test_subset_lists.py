@@ -8,9 +8,31 @@ import pytest
 import torch
 
 import fenchel as fy
+from tests.structures.case import Refused, case, forbid, mask
 from tests.structures.members import members_of
 
 LENGTHS = torch.tensor([5, 4, 5])
+
+CASES = [
+    case("one", fy.OneOf(), (3, 4)),
+    case("one-single", fy.OneOf(), (5,)),
+    case("one-1", fy.OneOf(), (2, 1)),
+    case("one-lengths", fy.OneOf(), (3, 4), lengths=torch.tensor([4, 1, 3])),
+    case("one-mask", fy.OneOf(), (2, 4), mask=mask(2, 4, off=[(0, 1), (1, 0), (1, 3)])),
+    case("subsets", fy.KSubsets(2), (2, 2, 4)),
+    case("subsets-lengths", fy.KSubsets(2), (3, 5), lengths=torch.tensor([5, 2, 3])),
+    forbid(case("subsets-inf", fy.KSubsets(3), (2, 5)), 0, (0, 1), (1, 4)),
+]
+SOLVED = [case("one of", fy.OneOf(), (2, 6)), case("three of", fy.KSubsets(3), (2, 7))]
+FACES = [case("subsets-12", fy.KSubsets(4), (1, 12))]
+REFUSED = [
+    Refused(
+        fy.OneOf(),
+        torch.zeros(2, 3),
+        "to hold the indices of the chosen items, an integer tensor of shape (2,)",
+        (2,),
+    )
+]
 
 
 def scores(rng) -> torch.Tensor:

@@ -152,6 +152,11 @@ def row_maps() -> list[str]:
     return _row_maps
 
 
+def known(prefix: str) -> list[str]:
+    """The ops of the reference with a prefix, without it."""
+    return [op.removeprefix(prefix) for op in _definitions if op.startswith(prefix)]
+
+
 def definition(op: str) -> Callable[..., Any]:
     """The reference's ``op``: torch ops, which carry a graph."""
     return _definitions[op]

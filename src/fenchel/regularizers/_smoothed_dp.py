@@ -30,7 +30,8 @@ class SmoothedDP(StructuredRegularizer):
     cheaper. Both value and expectation are layers that train.
 
     Args:
-        structure: a :class:`fenchel.Sequence` or :class:`fenchel.Alignment`.
+        structure: one with a dynamic program, such as :class:`fenchel.Sequence` or
+            :class:`fenchel.Alignment`: its ``smoothings`` have ``"l2"``.
         omega: ``"entropy"`` or ``"l2"``.
         gamma: how smooth, above 0; at 0 it would be :class:`MAP`.
 
@@ -53,7 +54,7 @@ class SmoothedDP(StructuredRegularizer):
             )
         if "l2" not in structure.smoothings:
             raise FenchelError(
-                "SmoothedDP: expected a structure with a dynamic program, Sequence or Alignment, "
+                "SmoothedDP: expected a structure whose `smoothings` have 'l2', such as Sequence, "
                 f"but got {structure!r}; SparseMAP needs only the argmax."
             )
         self.omega = omega

@@ -5,6 +5,7 @@ from fenchel.structures._assignment import Assignment
 from fenchel.structures._dependency_tree import DependencyTree
 from fenchel.structures._dtw import dtw, soft_dtw, soft_dtw_divergence
 from fenchel.structures._one_of import KSubsets, OneOf
+from fenchel.structures._segmentation import Segmentation, SegmentScores
 from fenchel.structures._sequence import Sequence, SequenceScores
 from fenchel.structures._structure import Structure
 
@@ -14,6 +15,8 @@ __all__ = [
     "DependencyTree",
     "KSubsets",
     "OneOf",
+    "SegmentScores",
+    "Segmentation",
     "Sequence",
     "SequenceScores",
     "Structure",

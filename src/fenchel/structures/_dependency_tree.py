@@ -132,6 +132,9 @@ class DependencyTree(BuiltIn):
         cells = problem.indicator(parts).reshape(-1, n, n + 1)
         return torch.where(cells.any(2), cells.argmax(2), -1).reshape(*problem.batch_shape, n)
 
+    def instance(self, scores: Any, problem: Problem, row: int) -> Any:
+        return super().instance(scores, problem, row)[:, : int(problem.sizes[row]) + 1]
+
     def smoothed_max(self, problem: Problem, omega: str, gamma: float) -> Tensor:
         self._check_distances(problem, gamma)
         return super().smoothed_max(problem, omega, gamma)

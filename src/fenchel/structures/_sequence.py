@@ -151,6 +151,23 @@ class Sequence(BuiltIn):
         tags = torch.where(cells.any(2), cells.argmax(2), -1)
         return tags.reshape(*problem.batch_shape, positions)
 
+    def instance(self, scores: Any, problem: Problem, row: int) -> Any:
+        if isinstance(scores, Tensor):
+            return super().instance(scores, problem, row)
+        length, axes = int(problem.sizes[row]), len(problem.batch_shape)
+
+        def own(block: Tensor | None, dim: int) -> Tensor | None:
+            """A block of ``dim`` axes, which may be shared by all instances."""
+            if block is None or block.dim() == dim:
+                return block
+            return block.reshape(-1, *block.shape[axes:])[row]
+
+        transitions = own(scores.transitions, 2)
+        if transitions is not None and problem.layout[2] == _KINDS["each"]:
+            transitions = transitions[: length - 1]
+        emissions = super().instance(scores.emissions, problem, row)
+        return SequenceScores(emissions, transitions, own(scores.start, 1), own(scores.end, 1))
+
     def n_choices(self, problem: Problem, parts: Tensor) -> Tensor:
         return problem.sizes[:, 0]  # a predecessor at each position but the first, and the last tag
 

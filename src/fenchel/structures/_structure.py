@@ -23,7 +23,8 @@ class Structure(ABC):
     That is all a new structure needs: a class with ``argmax``, which gets the scores of one
     instance (float64, without a graph) and returns 0s and 1s of the same shape. ``event_dim`` says
     how many trailing axes make one instance; the axes before them are a batch. Such a structure
-    works with :class:`fenchel.MAP` and :class:`fenchel.SparseMAP`.
+    works with :class:`fenchel.MAP` and :class:`fenchel.SparseMAP`. An argmax that finds no
+    structure without a part of score ``-inf`` returns None; the error is what ``infeasible`` says.
 
     Example:
         >>> class Interval(fy.Structure):  # one contiguous run of items
@@ -85,9 +86,11 @@ class Structure(ABC):
             Lists of parts (instances, longest), int64, with -1 in the places that are left; a part
             may occur more than once. No graph.
         """
-        rows = []
+        rows: list[Tensor] = []
         for row in scores.detach():
             best = self.argmax(row.reshape(problem.layout))
+            if best is None:
+                raise FenchelError(self.infeasible(len(rows)))
             if not isinstance(best, Tensor) or tuple(best.shape) != problem.layout:
                 got = tuple(best.shape) if isinstance(best, Tensor) else type(best).__name__
                 raise FenchelError(
@@ -134,6 +137,14 @@ class Structure(ABC):
         Where a target may hold anything, there is -1.
         """
         return problem.indicator(parts).long().reshape(*problem.batch_shape, *problem.layout)
+
+    def instance(self, scores: Any, problem: Problem, row: int) -> Any:
+        """Scores of instance ``row`` of a batch alone, without its padding, in the user's form.
+
+        Here: the first axes of an instance are as long as ``problem.sizes`` says.
+        """
+        one = scores.reshape(-1, *scores.shape[len(problem.batch_shape) :])[row]
+        return one[tuple(slice(size) for size in problem.sizes[row].tolist())]
 
     def enumerate(self, problem: Problem, row: int = 0) -> Iterator[tuple[int, ...]]:
         """All members of instance ``row`` as lists of parts, whatever their scores; for tests."""

@@ -40,7 +40,8 @@
   X(TREE)                \
   X(PROJECTIVE_TREE)     \
   X(ASSIGNMENT)          \
-  X(ALIGNMENT)
+  X(ALIGNMENT)           \
+  X(SEGMENTATION)
 
 /* The dtypes of rows: suffix and C type. Structures are float64. */
 #define FENCHEL_DTYPES(X) \

@@ -11,14 +11,11 @@ from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, readable
 from fenchel.kernels.native._numbers import OMEGAS
-from fenchel.kernels.native._structures import BATCH, layout_numbers, register_oracle
+from fenchel.kernels.native._structures import BATCH, layout_numbers
 
 _F = torch.float64
 _smoothed = NativeFunction("alignment_smoothed", [c_int, c_double, *BATCH, _F, _F])
 _product = NativeFunction("alignment_product", [c_int, c_double, _F, _F, *BATCH[1:], _F])
-
-
-register_oracle("alignment")
 
 
 @implements("smoothed.alignment", NATIVE)

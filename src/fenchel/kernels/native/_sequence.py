@@ -12,16 +12,13 @@ from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
 from fenchel.kernels.native._numbers import OMEGAS
-from fenchel.kernels.native._structures import BATCH, layout_numbers, over, register_oracle
+from fenchel.kernels.native._structures import BATCH, layout_numbers, over
 
 _F, _I32 = torch.float64, torch.int32
 _smoothed = NativeFunction("sequence_smoothed", [c_int, *BATCH, _F, _F])
 _product = NativeFunction("sequence_product", [c_int, BATCH[0], _F, *BATCH[1:], _F])
 _sample = NativeFunction("sequence_sample", [*BATCH, _F, c_int64, _I32])
 _k_best = NativeFunction("sequence_k_best", [*BATCH, c_int64, _I32, _F])
-
-
-register_oracle("sequence")
 
 
 @implements("smoothed.sequence", NATIVE)

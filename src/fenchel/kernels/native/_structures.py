@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fenchel.kernels import reference  # noqa: F401 (first: its oracles are the list of kinds)
 from fenchel.kernels._faces import Faces
-from fenchel.kernels._table import implements
+from fenchel.kernels._table import implements, known
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
 from fenchel.kernels.native._library import LIBRARY
@@ -36,6 +37,8 @@ _face_product = NativeFunction("face_product", [torch.int32, _F, _F, _F, _N, _N,
 def register_oracle(kind: str) -> None:
     """Enter an oracle of the core, and the active set that asks it, into the table."""
     number = _number_of(kind)
+    if number < 0 and LIBRARY is not None:
+        return  # the core has none: the reference serves
 
     @implements(f"oracle.{kind}", NATIVE)
     def best_parts(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
@@ -50,7 +53,7 @@ def register_oracle(kind: str) -> None:
 
 
 def _number_of(kind: str) -> int:
-    """What the core calls a kind; without it, nobody asks."""
+    """What the core calls a kind, -1 if it has none; without the core, nobody asks."""
     if LIBRARY is None:
         return -1
     LIBRARY.fenchel_kind_named.argtypes = [c_char_p]
@@ -124,3 +127,7 @@ def face_product(lists: Tensor, matrix: Tensor, x: Tensor) -> Tensor:
 def over(x: Tensor, gamma: float) -> Tensor:
     """``x`` at a strength of smoothing, for what knows only that of 1."""
     return x if gamma == 1 else x / gamma
+
+
+for _kind in known("oracle."):  # a new one is a name in fenchel.h
+    register_oracle(_kind)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fenchel.kernels._table import implements
 from fenchel.kernels.native._backend import NATIVE
 from fenchel.kernels.native._door import NativeFunction, empty, readable
-from fenchel.kernels.native._structures import layout_numbers, over, register_oracle
+from fenchel.kernels.native._structures import layout_numbers, over
 
 _F, _I = torch.float64, torch.int64
 _tree_sums = NativeFunction("tree_sums", [c_int, _F, _F, c_int64, c_int64, _I, _I, _F, _F])
@@ -18,7 +18,6 @@ _tree_sums = NativeFunction("tree_sums", [c_int, _F, _F, c_int64, c_int64, _I, _
 
 def register_trees(kind: str, projective: bool) -> None:
     """Enter the trees of a kind into the table."""
-    register_oracle(kind)
 
     @implements(f"smoothed.{kind}", NATIVE)
     def smoothed(
@@ -69,3 +68,4 @@ def register_trees(kind: str, projective: bool) -> None:
 
 
 register_trees("tree", False)
+register_trees("projective_tree", True)

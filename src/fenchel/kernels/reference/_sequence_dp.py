@@ -130,7 +130,7 @@ def _position(blocks: Blocks, t: int, sizes: Tensor) -> Tensor:
     return here
 
 
-def _max_l2(x: Tensor) -> Tensor:
+def max_l2(x: Tensor) -> Tensor:
     """max over p in the simplex of <p, x> - |p|^2 / 2 over the last axis."""
     top = finite(x.detach().amax(-1))
     x = x - top.unsqueeze(-1)
@@ -147,4 +147,4 @@ def _max_l2(x: Tensor) -> Tensor:
     return torch.where(alive.squeeze(-1), value, -math.inf)
 
 
-_NODES = {"entropy": log_sum_exp, "l2": _max_l2}
+_NODES = {"entropy": log_sum_exp, "l2": max_l2}

@@ -1,3 +1,0 @@
-from fenchel.kernels.native._structures import register_oracle
-
-register_oracle("assignment")
