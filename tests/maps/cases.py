@@ -118,9 +118,6 @@ SMOOTH = [
 
 every_map = pytest.mark.parametrize("map_", MAPS.values(), ids=MAPS.keys())
 every_case = pytest.mark.parametrize(("map_", "param"), CASES)
-every_symmetric_case = pytest.mark.parametrize(
-    ("map_", "param"), [case for case in CASES if case.values[0].symmetric]
-)
 every_smooth_case = pytest.mark.parametrize(("map_", "param"), SMOOTH)
 every_dtype = pytest.mark.parametrize("dtype", ATOL, ids=lambda d: str(d).removeprefix("torch."))
 

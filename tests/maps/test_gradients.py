@@ -69,7 +69,8 @@ def jacobian_of_groups(p: Tensor) -> Tensor:
     inside = p > 0
     together = ((p[:, None] == p[None, :]) & inside[:, None] & inside[None, :]).to(p.dtype)
     means = together / together.sum(-1, keepdim=True).clamp(min=1)
-    return means - torch.outer(inside, inside) / inside.sum()
+    support = inside.to(p.dtype)
+    return means - torch.outer(support, support) / support.sum()
 
 
 def closed_jacobian(map_, p: Tensor, param) -> Tensor:

@@ -15,6 +15,9 @@ class CheckFailed(AssertionError):
     """A property does not hold. The message says which one, on what, what was expected and came."""
 
 
+CheckFailed.__module__ = "fenchel.testing"  # as users import it, and tracebacks show it
+
+
 #: A property is a function whose name says what holds; it raises if it does not.
 Check = Callable[..., None]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fenchel._guarded import log_sum_exp
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._smoothed import register_smoothed
-from fenchel.kernels.reference._tree import log_sum_exp
 
 _Sum = Callable[[Tensor, int], Tensor]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fenchel._guarded import log_sum_exp
 from fenchel.kernels._random import uniform
 from fenchel.kernels._table import REFERENCE, implements
-from fenchel.kernels.reference._guarded import log_sum_exp
 from fenchel.kernels.reference._sequence_dp import max_l2
 from fenchel.kernels.reference._smoothed import register_smoothed
 

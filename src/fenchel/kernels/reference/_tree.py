@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from fenchel._guarded import log_sum_exp
 from fenchel.kernels._table import REFERENCE, implements
 from fenchel.kernels.reference._smoothed import register_smoothed
 
@@ -92,17 +93,6 @@ def _cycle(heads: dict[int, int]) -> set[int] | None:
         if node in seen:
             return set(seen[seen.index(node) :])
     return None
-
-
-def log_sum_exp(x: Tensor, dim: int) -> Tensor:
-    """logsumexp with gradients of every order, 0 where an entry (or all of them) is ``-inf``."""
-    top = x.detach().amax(dim, keepdim=True)
-    some = top > -math.inf
-    top = torch.where(some, top, 0.0)
-    there = x > -math.inf
-    terms = torch.where(there, torch.exp(torch.where(there, x, top) - top), 0.0)
-    total = torch.where(some, terms.sum(dim, keepdim=True), 1.0)
-    return torch.where(some, total.log() + top, -math.inf).squeeze(dim)
 
 
 def tree_log_partition(scores: Tensor, layout: tuple[int, ...], sizes: Tensor) -> Tensor:
