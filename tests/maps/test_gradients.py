@@ -73,7 +73,22 @@ def jacobian_of_groups(p: Tensor) -> Tensor:
     return means - torch.outer(support, support) / support.sum()
 
 
-def closed_jacobian(map_, p: Tensor, param) -> Tensor:
+def jacobian_of_reference(map_, x: Tensor, param) -> Tensor:
+    """Differences of the float64 reference, of fourth order: to about 1e-11 inside a support."""
+    steps = 1e-3 * np.eye(len(x))
+    steps[np.isneginf(x.numpy())] = 0
+    far, near = (
+        (
+            map_.reference(x.numpy() + h * steps, param)
+            - map_.reference(x.numpy() - h * steps, param)
+        )
+        / (2e-3 * h)
+        for h in (2, 1)
+    )
+    return torch.tensor((4 * near - far) / 3).T
+
+
+def closed_jacobian(map_, x: Tensor, p: Tensor, param) -> Tensor:
     """The Jacobian of one row from its answer, by hand."""
     inside = p > 0
     if map_.name in ("fusedmax", "oscarmax"):
@@ -86,6 +101,8 @@ def closed_jacobian(map_, p: Tensor, param) -> Tensor:
         away = torch.eye(len(p), dtype=p.dtype) - p.expand(len(p), -1)  # I − 1pᵀ
         return away.T @ torch.diag(s) @ away / ((param - 1) * v.sum())
     alpha = {"softmax": 1.0, "sparsemax": 2.0, "entmax15": 1.5, "budget": 2.0}.get(map_.name, param)
+    if map_.declared.family.op not in ("entmax", "budget"):
+        return jacobian_of_reference(map_, x, param)
     if map_.name == "budget":
         inside = inside & (p < 1)
     s = torch.where(inside, p ** (2 - alpha), 0.0)
@@ -134,7 +151,7 @@ def test_jacobian_is_the_closed_form(map_, param, masked, rng):
         if masked:
             x = torch.cat([x, torch.tensor([-INF], dtype=F64)])
         p = torch.tensor(map_.reference(x.numpy(), param))
-        expected = closed_jacobian(map_, p, map_.params[0] if param is None else param)
+        expected = closed_jacobian(map_, x, p, map_.params[0] if param is None else param)
         for got in (
             jacobian(lambda x: map_(x, param), x),
             torch.func.jacrev(lambda x: map_(x, param))(x),
