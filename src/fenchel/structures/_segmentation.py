@@ -137,7 +137,9 @@ class Segmentation(BuiltIn):
             batch_shape=batch_shape,
             dtype=blocks.segments.dtype,
             device=blocks.segments.device,
-            restore=_Blocks(batch_shape, layout) if scores is blocks else Shaped(scores.shape),
+            restore=_SegmentBlocks(batch_shape, layout)
+            if scores is blocks
+            else Shaped(scores.shape),
         )
 
     def target_parts(self, name: str, problem: Problem, target: Any) -> Tensor:
@@ -218,7 +220,7 @@ class Segmentation(BuiltIn):
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _SegmentBlocks:
     """Flat means (instances, parts) in the form of a :class:`SegmentScores`."""
 
     batch: torch.Size
