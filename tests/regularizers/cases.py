@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,24 @@ def renyi(beta):
     return lambda p: mp.log(mp.fsum(v ** mp.mpf(beta) for v in p if v > 0)) / (mp.mpf(beta) - 1)
 
 
+def fused_lasso(lam):
+    def omega(p):
+        return (mp.fsum(v * v for v in p) - 1) / 2 + mp.mpf(lam) * mp.fsum(
+            abs(a - b) for a, b in itertools.pairwise(p)
+        )
+
+    return omega
+
+
+def oscar(lam):
+    def omega(p):
+        return (mp.fsum(v * v for v in p) - 1) / 2 + mp.mpf(lam) * mp.fsum(
+            max(a, b) for a, b in itertools.combinations(p, 2)
+        )
+
+    return omega
+
+
 @dataclass(frozen=True)
 class Case:
     """A regularizer, its Ω in mpmath, and what is known of it."""
@@ -51,6 +70,7 @@ class Case:
     truth: Callable
     simplex: bool = True
     smooth: bool = True  # whether the map is differentiable (almost everywhere, not constant)
+    entropy: bool = True  # whether Ω is 0 at vertices and symmetric
 
     def __repr__(self) -> str:
         return repr(self.omega)
@@ -82,6 +102,9 @@ CASES = [
     *(Case(fy.SquaredNorm(q), norm(q, 2)) for q in (1.25, 1.5, 2.0, 3.0)),
     Case(fy.SquaredNorm(math.inf), norm(math.inf, 2), smooth=False),
     *(Case(fy.Renyi(b), renyi(b)) for b in (0.1, 0.5, 0.9, 0.999, 1.0)),
+    *(Case(fy.FusedLasso(lam), fused_lasso(lam), entropy=False) for lam in (0.1, 0.5)),
+    *(Case(fy.Oscar(lam), oscar(lam), entropy=False) for lam in (0.02, 0.3)),
+    Case(2 * fy.Oscar(0.1), lambda p: 2 * oscar(0.1)(p), entropy=False),
     Case(fy.Squared(), lambda p: mp.fsum(v * v for v in p) / 2, simplex=False),
     Case(2.5 * fy.Gini(), lambda p: mp.mpf(5) / 2 * tsallis(2)(p)),
     Case(0.5 * fy.Norm(1.5), lambda p: norm(1.5)(p) / 2),

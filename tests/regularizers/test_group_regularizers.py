@@ -51,6 +51,43 @@ def test_convex_and_scaled(omega, rng):
     torch.testing.assert_close((3 * omega).loss(a, target), 3 * omega.loss(a / 3, target))
 
 
+@every_omega
+@pytest.mark.parametrize("hidden", [[3], [0], [1, 2], [0, 4]], ids=str)
+def test_a_masked_class_is_no_neighbour_and_in_no_pair(omega, hidden, rng):
+    """Between masked classes Ω is that of stretches without them: the loss is its definition."""
+    scores = randn(6, 5, rng=rng)
+    scores[:, hidden] = -math.inf
+    kept = [place for place in range(5) if place not in hidden]
+    p = omega.predict(scores)
+    base, scale = (omega.omega, omega.gamma) if isinstance(omega, fy.Scaled) else (omega, 1.0)
+
+    def penalty(q):
+        if isinstance(base, fy.Oscar):
+            return fy.Oscar(1.0)(q[:, kept]) - fy.Gini()(q)
+        stretches = [list(run) for run in _stretches(kept)]
+        return sum(q[:, run].diff(dim=-1).abs().sum(-1) for run in stretches)
+
+    def value(q):
+        return scale * (fy.Gini()(q) + base.lam * penalty(q))
+
+    inner = torch.where(p == 0, 0.0, p * scores).sum(-1)
+    torch.testing.assert_close(omega.conjugate(scores), inner - value(p))
+    target = torch.full((6,), kept[0])
+    y = F.one_hot(target, 5).double()
+    wanted = inner - value(p) + value(y) - scores[:, kept[0]]
+    torch.testing.assert_close(omega.loss(scores, target), wanted)
+
+
+def _stretches(places):
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
 def test_margins():
     for lam in (0.0, 0.1, 0.5):
         omega = fy.FusedLasso(lam)

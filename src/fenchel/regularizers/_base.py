@@ -237,10 +237,15 @@ class Regularizer(ABC):
         omega, dtype = self._aligned(name, x, at), x.dtype
         return omega, full_precision(x).movedim(at, -1), dtype
 
+    def among(self, scores: Tensor) -> Regularizer:
+        """This Ω on the classes of rows that are not masked: itself, unless it counts classes or
+        knows their neighbours."""
+        return self
+
     def conjugate_rows(self, scores: Tensor) -> Tensor:
-        p = self.predict_rows(scores)
-        value = self._conjugate_value(scores.detach(), p.detach())
-        return envelope_of(self, value, scores, p)
+        p, omega = self.predict_rows(scores), self.among(scores)
+        value = omega._conjugate_value(scores.detach(), p.detach())
+        return envelope_of(omega, value, scores, p)
 
     def _conjugate_value(self, scores: Tensor, p: Tensor) -> Tensor:
         top = finite_top(scores)
@@ -261,12 +266,14 @@ class Regularizer(ABC):
         return self._loss_of_distribution(scores, target.to(scores.dtype))
 
     def _loss_of_distribution(self, scores: Tensor, target: Tensor) -> Tensor:
+        omega = self.among(scores)
         if target.requires_grad:  # then Ω(y) - <θ, y> counts as a function of y too
             known = torch.where(target == 0, 0.0, scores)
-            return self.conjugate_rows(scores) + self.omega_rows(target) - (target * known).sum(-1)
+            linear = (target * known).sum(-1)
+            return self.conjugate_rows(scores) + omega.omega_rows(target) - linear
         p = self.predict_rows(scores)
-        value = self._divergence(scores.detach(), p.detach(), target)
-        return envelope_of(self, value, scores, p, target)
+        value = omega._divergence(scores.detach(), p.detach(), target)
+        return envelope_of(omega, value, scores, p, target)
 
     def _bregman(self, y: Tensor, p: Tensor) -> Tensor:
         linear = torch.where(y == p, 0.0, self.gradient_rows(p) * (y - p)).sum(-1)

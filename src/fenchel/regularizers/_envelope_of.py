@@ -47,4 +47,5 @@ def _halfway(omega: Regularizer, scores: Tensor) -> tuple[Regularizer, Tensor]:
     if omega._parameter is None:
         return omega, known + 0.5 * step
     fixed, drift = step_from(omega._parameter)
-    return type(omega)(fixed + 0.5 * drift), known + 0.5 * step  # type: ignore[call-arg]
+    half = type(omega)(fixed + 0.5 * drift)  # type: ignore[call-arg]
+    return half.among(known), known + 0.5 * step

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from fenchel.maps.declaration import MAPS
+from fenchel.regularizers._base import Regularizer
 from fenchel.regularizers.of_map import MapRegularizer
 from fenchel.regularizers.registry import listed
 
 __all__ = ["FusedLasso", "Oscar"]
 
 
+class _Grouping(MapRegularizer):
+    """What both share: half the squared norm, and a penalty that looks at other classes."""
+
+    lam: float | Tensor
+    #: Where a row is not masked; None if no row is.
+    _open: Tensor | None = None
+
+    def among(self, scores: Tensor) -> Regularizer:
+        # A class that is masked is no neighbour, and is in no pair.
+        omega = type(self)(self.lam)
+        omega._open = scores.detach() > -math.inf
+        return omega
+
+    def omega_rows(self, p: Tensor) -> Tensor:
+        half = 0.5 * (p.square().sum(-1, keepdim=True) - 1)
+        return (half + self.lam * self.slope_rows(p)).squeeze(-1)
+
+
 @listed
-class FusedLasso(MapRegularizer):
+class FusedLasso(_Grouping):
     r"""The squared norm and the total variation: fusedmax and its losses.
 
     .. math:: \Omega(p) = \tfrac{1}{2} (\|p\|^2 - 1) + \lambda \sum_i |p_{i+1} - p_i|
@@ -35,17 +56,15 @@ class FusedLasso(MapRegularizer):
     """
 
     map = MAPS["fusedmax"]
-    lam: float | Tensor
 
     def __init__(self, lam: float | Tensor = 0.1) -> None:
         super().__init__(lam)
 
-    def omega_rows(self, p: Tensor) -> Tensor:
-        half = 0.5 * (p.square().sum(-1, keepdim=True) - 1)
-        return (half + self.lam * self.slope_rows(p)).squeeze(-1)
-
     def slope_rows(self, p: Tensor) -> Tensor:
-        return p.diff(dim=-1).abs().sum(-1, keepdim=True)
+        jumps = p.diff(dim=-1).abs()
+        if self._open is not None:
+            jumps = torch.where(self._open[..., 1:] & self._open[..., :-1], jumps, 0.0)
+        return jumps.sum(-1, keepdim=True)
 
     def gradient_rows(self, p: Tensor) -> Tensor:
         side = p.diff(dim=-1).sign()
@@ -54,7 +73,7 @@ class FusedLasso(MapRegularizer):
 
 
 @listed
-class Oscar(MapRegularizer):
+class Oscar(_Grouping):
     r"""The squared norm and pairwise maxima: oscarmax and its losses.
 
     .. math:: \Omega(p) = \tfrac{1}{2} (\|p\|^2 - 1) + \lambda \sum_{i < j} \max(p_i, p_j)
@@ -76,17 +95,14 @@ class Oscar(MapRegularizer):
     """
 
     map = MAPS["oscarmax"]
-    lam: float | Tensor
 
     def __init__(self, lam: float | Tensor = 0.01) -> None:
         super().__init__(lam)
 
-    def omega_rows(self, p: Tensor) -> Tensor:
-        half = 0.5 * (p.square().sum(-1, keepdim=True) - 1)
-        return (half + self.lam * self.slope_rows(p)).squeeze(-1)
-
     def slope_rows(self, p: Tensor) -> Tensor:
         ranks = torch.arange(p.shape[-1] - 1, -1, -1, device=p.device, dtype=p.dtype)
+        if self._open is not None:  # masked classes come last
+            ranks = (ranks - (~self._open).sum(-1, keepdim=True)).clamp(min=0)
         return (p.sort(dim=-1, descending=True).values * ranks).sum(-1, keepdim=True)
 
     def gradient_rows(self, p: Tensor) -> Tensor:
