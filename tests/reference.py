@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import mpmath as mp
 import numpy as np
+from scipy.special import expit
 
 from tests.reference_groups import fusedmax, oscarmax
 from tests.reference_powers import renyimax, sq_pnorm_max
@@ -158,7 +159,22 @@ def budget(x, k):
     return np.where(k >= available, np.isfinite(x), np.clip(z + minus_tau, 0, 1))
 
 
+@on_rows
+def logistic_budget(x, k):
+    available = np.isfinite(x).sum(-1, keepdims=True)
+    # As in budget: tau is near the ceil(k)-th largest score wherever anything moves.
+    rank = np.clip(np.ceil(k).astype(int), 1, available) - 1
+    z = x - np.take_along_axis(-np.sort(-x, axis=-1), rank, -1)
+
+    def p_of(t):  # by minus tau, from -800 to 800
+        return expit(z + 1600 * (t - 0.5))
+
+    p = p_of(bisect(lambda t: total(p_of(t)) < k, len(x)))
+    return np.where(k >= available, np.isfinite(x), np.where(k == 0, 0, p))
+
+
 REFERENCE: dict[str, Callable[..., np.ndarray]] = {
+    "logistic_budget": logistic_budget,
     "softmax": softmax,
     "sparsemax": sparsemax,
     "entmax15": entmax15,

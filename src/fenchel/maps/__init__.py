@@ -4,6 +4,7 @@ from fenchel.maps._budget import budget
 from fenchel.maps._entmax import entmax
 from fenchel.maps._entmax15 import entmax15
 from fenchel.maps._fusedmax import fusedmax
+from fenchel.maps._logistic_budget import logistic_budget
 from fenchel.maps._normmax import normmax
 from fenchel.maps._oscarmax import oscarmax
 from fenchel.maps._oscarmax_approx import oscarmax_approx
@@ -19,6 +20,7 @@ __all__ = [
     "entmax",
     "entmax15",
     "fusedmax",
+    "logistic_budget",
     "normmax",
     "oscarmax",
     "oscarmax_approx",

@@ -21,6 +21,7 @@ __all__ = [
     "Entmax",
     "Entmax15",
     "Fusedmax",
+    "LogisticBudget",
     "MapModule",
     "Normmax",
     "Oscarmax",
@@ -342,6 +343,29 @@ class Budget(MapModule):
     """
 
     map = MAPS["budget"]
+
+    def __init__(self, k: float = 2.0, dim: int = -1, *, gamma: float = 1.0) -> None:
+        super().__init__(k, dim, gamma)
+
+
+class LogisticBudget(MapModule):
+    """:func:`fenchel.logistic_budget` as a module: dense choice of ``k`` out of ``n``.
+
+    Args:
+        k: how much to distribute, a number of at least 0 (it need not be whole); at most the
+            number of entries along ``dim``, which shows when the scores come.
+        dim: axis to normalise.
+        gamma: a temperature, a finite number above 0.
+
+    Example:
+        >>> fy.nn.LogisticBudget(k=2)(torch.tensor([1.0, 0.2, -0.1, -3.0]))
+        tensor([0.7808, 0.6155, 0.5425, 0.0612])
+
+    References:
+        Amos, Koltun & Kolter. The Limited Multi-Label Projection Layer. 2019.
+    """
+
+    map = MAPS["logistic_budget"]
 
     def __init__(self, k: float = 2.0, dim: int = -1, *, gamma: float = 1.0) -> None:
         super().__init__(k, dim, gamma)

@@ -25,12 +25,13 @@
 
 /* Maps with one parameter q, each in csrc/maps/<name>.h: the name, the q that are taken (any other
  * makes a row NaN), and what the entries of a row sum to, if it has as many that are not masked. */
-#define FENCHEL_MAPS(X)      \
-  X(entmax, q > 0, 1)        \
-  X(normmax, q >= 1, 1)      \
-  X(budget, q >= 0, q)       \
-  X(sq_pnorm_max, q >= 1, 1) \
-  X(renyimax, q > 0 && q <= 1, 1)
+#define FENCHEL_MAPS(X)           \
+  X(entmax, q > 0, 1)             \
+  X(normmax, q >= 1, 1)           \
+  X(budget, q >= 0, q)            \
+  X(sq_pnorm_max, q >= 1, 1)      \
+  X(renyimax, q > 0 && q <= 1, 1) \
+  X(logistic_budget, q >= 0, q)
 
 /* Structures with an oracle, each in csrc/structures/oracles/, which documents its layout, sizes
  * and parts. The order is that of the numbers: append. */
