@@ -16,13 +16,16 @@ A rule that is exact for polynomials in t of degree k − 1 has the first k deri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from fenchel._checks import FenchelError, is_transformed
 from fenchel._expansion import derivative_order, step_from
+
+if TYPE_CHECKING:
+    from fenchel.regularizers._base import Regularizer
 
 #: The derivatives of a value in scores and in its parameter, if it has one.
 Slopes = tuple[Tensor, Tensor | None]
@@ -148,3 +151,41 @@ class _TransformableEnvelope(_Envelope):
             x = x.reshape(x.shape[:1] + (1,) * (wanted + 1 - x.dim()) + tuple(x.shape[1:]))
             batched.append(x.expand(info.batch_size, *x.shape[1:]))
         return _TransformableEnvelope.apply(*batched), 0
+
+
+def envelope_of(
+    omega: Regularizer, value: Tensor, scores: Tensor, p: Tensor, target: Tensor | None = None
+) -> Tensor:
+    """``value`` as a function of the scores and of the parameter of Ω, if it has one.
+
+    Args:
+        omega: for rows along the last axis.
+        value: the conjugate at the scores, or the loss of the target, shape (*rows), no graph.
+        scores: shape (*rows, n).
+        p: the regularized argmax of the scores, with its graph.
+        target: probabilities (*rows, n) for a loss; None for the conjugate.
+    """
+
+    def slopes(omega: Regularizer, p: Tensor) -> Slopes:
+        residual = p if target is None else p - target
+        if omega._parameter is None:
+            return residual, None
+        own = omega.slope_rows(p)
+        return residual, -own if target is None else omega.slope_rows(target) - own
+
+    def middle() -> Slopes:
+        half, at = _halfway(omega, scores)
+        return slopes(half, half.predict_rows(at))
+
+    residual, slope = slopes(omega, p)
+    return envelope(value.to(scores.dtype), scores, residual, omega._parameter, slope, middle)
+
+
+def _halfway(omega: Regularizer, scores: Tensor) -> tuple[Regularizer, Tensor]:
+    """Ω and scores, equal to what they are, with half of the derivatives: see ``envelope``."""
+    known, step = step_from(scores)
+    if omega._parameter is None:
+        return omega, known + 0.5 * step
+    fixed, drift = step_from(omega._parameter)
+    half = type(omega)(fixed + 0.5 * drift)  # type: ignore[call-arg]
+    return half.among(known), known + 0.5 * step
