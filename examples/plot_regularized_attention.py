@@ -22,14 +22,14 @@ TWO = {
     "max (argmax)": (fy.Zero(), "#000000", (0, (1, 1.2))),
     "softmax": (fy.Shannon(), "#0072B2", (0, (6, 1.5))),
     "sparsemax": (fy.Gini(), "#D55E00", "solid"),
-    "sq-pnorm-max, p = 1.5": (fy.SquaredNorm(1.5), "#009E73", (0, (6, 1.5, 1, 1.5))),
+    "sq-pnorm-max, q = 1.5": (fy.SquaredNorm(1.5), "#009E73", (0, (6, 1.5, 1, 1.5))),
     "fusedmax, λ = 0.25": (fy.FusedLasso(0.25), "#B8568F", "solid"),
 }
 SURFACES = {
     "sparsemax": fy.sparsemax,
     "fusedmax, λ = 0.2": lambda s: fy.fusedmax(s, 0.2),
     "oscarmax, λ = 0.2": lambda s: fy.oscarmax(s, 0.2),
-    "sq-pnorm-max, p = 1.5": fy.sq_pnorm_max,
+    "sq-pnorm-max, q = 1.5": fy.sq_pnorm_max,
 }
 
 

@@ -117,6 +117,8 @@ def test_matches_reference_on_many_rows(map_):
 def test_long_rows(map_, dtype, backend):
     """A vocabulary's length, at scales from nearly flat to nearly one-hot."""
     draw = np.random.default_rng(0)
+    # The reference of a map that fuses merges two groups at a time.
+    n = 1000 if map_.declared.lengths and backend == "reference" else 32_000
     for scale in (1e-4, 0.1, 1.0, 3.0, 30.0):
-        x = torch.from_numpy(draw.normal(size=(2, 32_000)) * scale).to(dtype)
+        x = torch.from_numpy(draw.normal(size=(2, n)) * scale).to(dtype)
         assert_matches_reference(map_, x, map_(x))

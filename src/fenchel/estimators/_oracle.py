@@ -21,7 +21,7 @@ from fenchel.regularizers import (
 from fenchel.regularizers.registry import REGULARIZERS, as_regularizer
 
 #: The names an estimator takes: every Ω on the simplex whose loss can be minimized.
-NAMES = tuple(name for name in REGULARIZERS if name not in ("squared", "zero"))
+NAMES = tuple(sorted(REGULARIZERS.keys() - {"squared", "zero"}))
 
 
 def choose_omega(name: str, omega: Any, alpha: Any) -> Regularizer:

@@ -36,10 +36,11 @@ def fusedmax(x: Tensor, lam: Parameter, with_slope: bool = True) -> tuple[Tensor
         meets = linked & ~joined & (gap * closing > 0)
         times = torch.where(meets, gap / torch.where(meets, closing, 1.0), math.inf)
         soonest = _least(times, like=lam)
-        step = torch.minimum(soonest, lam - spent)
+        last = soonest >= lam - spent  # nothing meets any more
+        step = torch.where(last, lam - spent, soonest)
         level = level + step * slope
-        spent = spent + step
-        arrived = meets & (times <= soonest)
+        spent = torch.where(last, lam, spent + step)  # to the last bit: a sum could fall short
+        arrived = meets & (times <= step)
         arrived = (arrived | (linked & (level.diff(dim=-1).abs() <= touching))) & ~joined
         arrived = arrived & (spent < lam)
         if not bool(arrived.any()):
