@@ -46,7 +46,9 @@ def test_every_map_has_a_reference():
 @every_case
 @every_dtype
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_matches_float64_reference(map_, param, shape, dtype, rng):
+def test_matches_float64_reference(map_, param, shape, dtype, rng, backend):
+    if map_.declared.lengths and backend == "reference":  # which merges two groups at a time
+        shape = (*shape[:-1], min(shape[-1], 300))
     for scale in (0.1, 1.0, 5.0):
         x = randn(*shape, rng=rng, dtype=dtype, scale=scale)
         p = map_(x, param)
@@ -111,10 +113,12 @@ def layouts(x):
     }
 
 
-@every_case
+@every_map
 @wide
 @pytest.mark.parametrize("n", LENGTHS)
-def test_strides_do_not_matter(map_, param, dtype, n, rng):
+def test_strides_do_not_matter(map_, dtype, n, rng):
+    """Of gradients too; what the contract says of the map, it says at every parameter."""
+    param = map_.params[0]
     x, w = randn(6, n, rng=rng, dtype=dtype), randn(6, n, rng=rng, dtype=dtype)
     p, g = gradient(map_, x, param, w)
     for name, view in layouts(x).items():
@@ -130,10 +134,12 @@ def test_strides_do_not_matter(map_, param, dtype, n, rng):
     assert same_bits(map_(deep, param), p.expand(4, 6, n))
 
 
-@every_case
+@every_map
 @wide
 @pytest.mark.parametrize("n", LENGTHS)
-def test_equal_rows_give_equal_bits(map_, param, dtype, n, rng, threads):
+def test_equal_rows_give_equal_bits(map_, dtype, n, rng, threads):
+    """Whatever the threads, too; what the contract says of batches, it says at every parameter."""
+    param = map_.params[0]
     rows = randn(3, n, rng=rng, dtype=dtype, scale=2.0)
     expected = torch.stack([map_(row, param) for row in rows])  # each alone
     enough = max(32, 17_000 // n)  # for several threads to share the batch
@@ -257,9 +263,10 @@ def test_budget_with_fewer_entries_than_k_gives_each_one():
 
 
 @every_case
-@every_dtype
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("bad", [math.nan, INF])
 def test_bad_values_spoil_their_row_only(map_, param, dtype, bad, rng):
+    """In half precision; the contract says it of the others."""
     for n in (1, 2, 7, 50, 1000):
         x, w = randn(5, n, rng=rng, dtype=dtype), randn(5, n, rng=rng, dtype=dtype)
         clean, clean_g = gradient(map_, x, param, w)

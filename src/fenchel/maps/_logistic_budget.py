@@ -20,7 +20,7 @@ def logistic_budget(
 
     .. math::
         \operatorname{logistic-budget}_k(\theta) = \arg\max_{0 \le p \le 1, \; \sum_i p_i = k}
-        \langle \theta, p \rangle - \sum_i \big( p_i \log p_i + (1 - p_i) \log (1 - p_i) \big),
+        \langle \theta, p \rangle - \sum_i (p_i \log p_i + (1 - p_i) \log (1 - p_i)),
         \qquad p_i = \frac{1}{1 + e^{\tau - \theta_i}}
 
     A smooth top-k: no entry is exactly 0 or 1 (unless it is too close for the dtype), so every one
