@@ -54,7 +54,8 @@ nitpick_ignore_regex = [
     (r"py:class", r"(fenchel\.training\..*)?(Ranks|TrainResult)|ModelKind|Note|Path"),
     (r"py:exc", r"fenchel\.runs\.errors\.RankError"),
     (r"py:class", r"sklearn\..*"),
-    (r"py:class", r"(fenchel\.regularizers\._base\.)?UserDefined"),  # not public: Regularizer.from_function says what it has
+    # not public: Regularizer.from_function says what it has
+    (r"py:class", r"(fenchel\.regularizers\._base\.)?UserDefined"),
 ]
 
 autodoc_member_order = "bysource"
