@@ -21,7 +21,7 @@ from fenchel._checks import (
     check_parameter_tensor,
     check_scores,
 )
-from fenchel._dtypes import HALF, Parameter, full_precision
+from fenchel._dtypes import HALF, Parameter
 from fenchel._guarded import below_top
 from fenchel.maps._family import RowMap
 
@@ -79,6 +79,8 @@ class Argument:
 
     def number(self, name: str, value: Any, kind: str = "a number") -> float:
         """Check that ``value`` is a number (NumPy's count) that the map takes."""
+        if type(value) is float and self.low < value < self.high:  # most often
+            return value
         number = as_number(name, self.keyword, value, kind)
         low = self.low < number if self.above else self.low <= number
         if not (low and number <= self.high) or (self.finite and number == math.inf):
@@ -172,12 +174,13 @@ class Map:
         scale = 1.0 if is_one else GAMMA.rows(name, gamma, scores, dim)
         if scores.shape[dim] == 0:
             return scores.clone()
-        wide = full_precision(scores)
+        is_half = scores.dtype in HALF
+        wide = scores.float() if is_half else scores
         if isinstance(scale, Tensor) or scale != 1:
-            wide = below_top(wide, dim) / scale
+            wide = (below_top(wide, dim) / scale).to(wide.dtype)
         p = self.family(wide, parameter, dim)
-        if scores.dtype not in HALF:
-            return p if p.dtype == scores.dtype else p.to(scores.dtype)
+        if not is_half:
+            return p
         # torch.softmax gives float32 under CUDA's autocast; so do we, to be swapped in anywhere.
         if scores.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
             return p

@@ -24,16 +24,12 @@ class MapRegularizer(Regularizer):
         if not (argument.per_row and isinstance(parameter, Tensor)):
             parameter = argument.number(type(self).__name__, parameter)
         setattr(self, argument.keyword, parameter)
+        self._value: float | Tensor = parameter  # the same, whatever it is called
 
     @property
     def _argument(self) -> Argument:
         assert self.map.argument is not None
         return self.map.argument
-
-    @property
-    def _value(self) -> float | Tensor:
-        value: float | Tensor = getattr(self, self._argument.keyword)
-        return value
 
     @property
     def margin(self) -> float:
