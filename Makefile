@@ -13,7 +13,7 @@ CODE  := $(shell find src CMakeLists.txt -not -name '__pycache__' -not -name '*.
 CPP   := $(shell find src/fenchel/kernels/csrc tests/fuzz -name '*.h' -o -name '*.cpp')
 SAN   := $(CURDIR)/build/sanitize
 SAN_SETS  ?= avx2;avx512
-SANITIZED ?= $(addprefix tests/,kernels maps structures solvers regularizers losses attention nn)
+SANITIZED ?= $(addprefix tests/,kernels maps structures solvers regularizers losses attention nn testing)
 
 .PHONY: help setup demo demo-maps test lint bench docs sanitize sanitize-quick fuzz sanitized-core sanitized-tests wheel clean
 .DEFAULT_GOAL := help

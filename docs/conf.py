@@ -54,6 +54,10 @@ nitpick_ignore_regex = [
     (r"py:class", r"(fenchel\.training\..*)?(Ranks|TrainResult)|ModelKind|Note|Path"),
     (r"py:exc", r"fenchel\.runs\.errors\.RankError"),
     (r"py:class", r"sklearn\..*"),
+    (
+        r"py:class",
+        r"fenchel\.maps\._family\.RowMap",
+    ),  # what computes a map: a kernel with its autograd
     # not public: Regularizer.from_function says what it has
     (r"py:class", r"(fenchel\.regularizers\._base\.)?UserDefined"),
 ]

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = (
     "fenchel",
+    "fenchel.maps.declaration",
     "fenchel.nn",
     "fenchel.metrics",
     "fenchel.analysis",

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import fenchel as fy
 from fenchel.regularizers import Regularizer
+from fenchel.testing._regularizers import distributions  # noqa: F401 (for the tests)
 
 
 def shannon(p):
@@ -117,17 +118,6 @@ every_smooth_case = pytest.mark.parametrize("case", [c for c in CASES if c.smoot
 
 def randn(*shape: int, rng: torch.Generator, dtype=torch.float64, scale: float = 1.0) -> Tensor:
     return (torch.randn(shape, generator=rng, dtype=torch.float64) * scale).to(dtype)
-
-
-def distributions(rows: int, n: int, rng: torch.Generator, sparse: bool = True) -> Tensor:
-    """Points of the simplex: in its interior, and, if ``sparse``, every other one on a face."""
-    p = -torch.rand(rows, n, generator=rng, dtype=torch.float64).log()
-    if sparse:
-        cut = torch.rand(rows, n, generator=rng) < 0.5
-        cut[::2] = False
-        cut[:, 0] = False
-        p = p.masked_fill(cut, 0.0)
-    return p / p.sum(-1, keepdim=True)
 
 
 def rows(*tensors: Tensor):

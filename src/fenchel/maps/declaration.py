@@ -25,6 +25,8 @@ from fenchel._dtypes import HALF, Parameter
 from fenchel._guarded import below_top
 from fenchel.maps._family import RowMap
 
+__all__ = ["GAMMA", "MAPS", "Argument", "Map", "declare"]
+
 
 @dataclass(frozen=True)
 class Argument:
