@@ -31,7 +31,7 @@ demo-maps: $(VENV)/.extra-plot ## show the maps: values, speed, pictures in out/
 
 test: $(READY) ## all tests, then the examples in the docstrings
 	@echo "==> tests"
-	@$(PY) -m pytest -n 2 tests
+	@$(PY) -m pytest -n 2 --dist loadgroup tests
 	@echo "==> docstring examples"
 	@$(PY) -m pytest -q --doctest-modules --pyargs fenchel
 

@@ -10,6 +10,10 @@ import fenchel as fy
 from tests.losses.linear_cases import make
 from tests.processes import run_checks
 
+pytestmark = pytest.mark.xdist_group(
+    "vocab_parallel"
+)  # one worker: what they share takes long to make
+
 MODULES = ("tests.losses.vocab_parallel_checks", "tests.losses.vocab_parallel_groups")
 RUNS = {
     2: [

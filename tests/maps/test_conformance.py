@@ -75,6 +75,7 @@ def test_shift_in_float32(map_, param, c, rng):
 @pytest.mark.parametrize("n", [8, 33, 129, 1000])
 def test_one_large_entry_among_many_small(map_, param, dtype, n):
     """The worst case for a running sum: small terms that are added to 1 one after another."""
+    n = min(n, 129) if map_.declared.lengths else n  # whose truth is found row by row in Python
     height = torch.linspace(0, 12, 65, dtype=dtype).repeat(3)
     x = torch.zeros(len(height), n, dtype=dtype)
     x[torch.arange(len(x)), torch.tensor([0, n // 2, n - 1]).repeat_interleave(65)] = height

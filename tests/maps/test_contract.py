@@ -33,6 +33,8 @@ def case_of(map_: MapCase, param: float | None) -> contract.MapCase:
     ("check", "applies"), contract.CHECKS, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_contract(check, applies, map_, param, backend):
+    if map_.declared.lengths and backend == "reference" and param not in map_.params[:2]:
+        pytest.skip("the reference merges two groups at a time: two penalties are enough")
     case = case_of(map_, param)
     if not applies(case):
         pytest.skip(f"not promised: {sentence_of(check)}")

@@ -16,6 +16,9 @@ from tests.training.distributed.ranks_cases import CASES, SINGLE, folder_of, tra
 from tests.training.distributed.ranks_checks import TASKS
 from tests.training.killed import outcome
 
+# On one worker: what they share takes long to make.
+pytestmark = pytest.mark.xdist_group("ranks")
+
 CHECKED = "tests.training.distributed.ranks_checks"
 RUNS = ("curves", "resumes", "moves", "a_task")
 CHECKS = (

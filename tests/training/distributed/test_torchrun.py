@@ -20,6 +20,9 @@ from fenchel.runs import load_checkpoint
 from fenchel.runs.owner import RunLock
 from tests.cli.cases import write_inflection
 
+# On one worker: what they share takes long to make.
+pytestmark = pytest.mark.xdist_group("torchrun")
+
 ROOT = Path(__file__).parent.parent.parent
 TINY = ("model.hidden=16", "model.embedding=8", "model.layers=1", "train.batch_size=3")
 SETTINGS = (*TINY, "train.max_epochs=2", "train.checkpoint_every=2", "train.log_every=1")
