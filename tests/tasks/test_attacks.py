@@ -19,7 +19,8 @@ from fenchel.tasks import open_run
 from tests.tasks import strangers
 from tests.tasks.strangers import BOMB, CHECKPOINT, DAMAGES, VALUES
 
-pytestmark = pytest.mark.xdist_group("attacks")  # one worker: what they share takes long to make
+# On one worker: what they share takes long to make.
+pytestmark = pytest.mark.xdist_group("attacks")
 
 resource = pytest.importorskip("resource", reason="asks the system for memory and makes pipes")
 

@@ -121,7 +121,7 @@ class Map:
         summary: what it is, a line for tables.
         argument: its parameter, or None.
         fixed: the parameter of the family, for a map that has none of its own.
-        omega: the class of its Ω in :mod:`fenchel.regularizers`, or "" if it has none.
+        omega: the class of its Ω in ``fenchel.regularizers``, or "" if it has none.
         margin: parameter to the lead from which on the answer is one-hot; ∞ if there is none.
         symmetric: whether the order of the entries does not matter, so that equal scores get equal
             probabilities.
@@ -194,7 +194,7 @@ MAPS: dict[str, Map] = {}
 
 
 def declare(*args: Any, **kwargs: Any) -> Map:
-    """Make a :class:`Map` and enter it into :data:`MAPS`."""
+    """Make a :class:`Map` and enter it into ``MAPS``."""
     made = Map(*args, **kwargs)
     MAPS[made.name] = made
     return made
