@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_alpha, check_bool, check_number
+from fenchel._checks import FenchelError, check_bool, check_number
 from fenchel._dtypes import full_dtype
-
-_MEANING = "(1 is softmax, 2 is sparsemax)"
+from fenchel.maps.alpha import ALPHA
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ def _flat(x: Tensor, lead: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 def _check_alpha(name: str, alpha: Any, query: Tensor, lead: tuple[int, ...]) -> Tensor:
     if not isinstance(alpha, Tensor):
-        number = check_alpha(name, alpha, _MEANING, "a number or a torch.Tensor")
+        number = ALPHA.number(name, alpha, "a number or a torch.Tensor")
         return torch.full((1,), number, dtype=torch.float64, device=query.device)
     if not alpha.is_floating_point():
         raise FenchelError(f"{name}: expected `alpha` of a floating dtype, but got {alpha.dtype}.")

@@ -189,7 +189,7 @@ class Map:
         return p.to(scores.dtype)
 
 
-#: Every map of the library by name, in alphabetical order.
+#: Every map of the library by name.
 MAPS: dict[str, Map] = {}
 
 

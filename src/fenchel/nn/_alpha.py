@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError, check_alpha
-from fenchel.maps.bounds import Bounds
+from fenchel._checks import FenchelError
+from fenchel.maps.alpha import ALPHA, Bounds
 from fenchel.nn._arguments import written
 
 
@@ -28,8 +28,8 @@ class WithAlpha(Module):
         high: float,
     ) -> None:
         super().__init__()
-        name, meaning = f"nn.{type(self).__name__}", "(1 is softmax, 2 is sparsemax)"
-        self.initial_alpha = check_alpha(name, alpha, meaning)
+        name = f"nn.{type(self).__name__}"
+        self.initial_alpha = ALPHA.number(name, alpha)
         if not isinstance(learnable, bool):
             raise FenchelError(f"{name}: expected `learnable` to be a bool, but got {learnable!r}.")
         self.learnable = learnable

@@ -13,7 +13,7 @@ from fenchel._checks import FenchelError, check_alpha
 from fenchel.attention import entmax_attention
 from fenchel.attention.dense import attention_weights, weighted_values
 from fenchel.maps import entmax
-from fenchel.maps.bounds import Bounds
+from fenchel.maps.alpha import Bounds
 from fenchel.nn._arguments import written
 from fenchel.nn.normalizers import normalizer as by_name
 

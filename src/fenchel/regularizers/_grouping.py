@@ -19,7 +19,7 @@ class _Grouping(MapRegularizer):
     """What both share: half the squared norm, and a penalty that looks at other classes."""
 
     lam: float | Tensor
-    #: Where a row is not masked; None if no row is.
+    #: Where a row is not masked; None if that is not known.
     _open: Tensor | None = None
 
     def among(self, scores: Tensor) -> Regularizer:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from fenchel._checks import FenchelError, check_alpha, check_at_least
+from fenchel._checks import FenchelError, check_at_least
 from fenchel.integrations.transformers._library import transformers
-from fenchel.maps.bounds import Bounds
+from fenchel.maps.alpha import ALPHA, Bounds
 
 _KEY = "entmax_alpha"  # of a config, and of an attention module
-_MEANING = "(1 is softmax, 2 is sparsemax)"
 NAME = "entmax"  # the implementation whose alpha can be set
 _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 DEFAULT = 1.5
@@ -67,7 +67,7 @@ def set_alpha(model: Module, alpha: float) -> None:
         >>> model.config.entmax_alpha
         1.25
     """
-    number = check_alpha("set_alpha", alpha, _MEANING)
+    number = ALPHA.number("set_alpha", alpha)
     modules = entmax_modules("set_alpha", model)
     for module in modules.values():
         held = getattr(module, _KEY, None)
@@ -137,7 +137,7 @@ def learn_alpha(
         Correia, Niculae & Martins. Adaptively Sparse Transformers. EMNLP 2019.
     """
     name = "learn_alpha"
-    initial = check_alpha(name, alpha, _MEANING)
+    initial = ALPHA.number(name, alpha)
     bounds = Bounds.check(name, low, high)
     start = bounds.logit(name, initial)
     made = []
@@ -194,8 +194,8 @@ class AlphaAnnealing(transformers.TrainerCallback):
 
     def __init__(self, steps: int, start: float = 1.0, end: float = 1.5, delay: int = 0) -> None:
         self.steps = check_at_least("AlphaAnnealing", "steps", steps, 1)
-        self.start = check_alpha("AlphaAnnealing", start, _MEANING, label="start")
-        self.end = check_alpha("AlphaAnnealing", end, _MEANING, label="end")
+        self.start = replace(ALPHA, keyword="start").number("AlphaAnnealing", start)
+        self.end = replace(ALPHA, keyword="end").number("AlphaAnnealing", end)
         self.delay = check_at_least("AlphaAnnealing", "delay", delay, 0)
 
     def alpha_at(self, step: int) -> float:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fenchel._checks import check_alpha
 from fenchel.integrations.transformers._library import transformers
 from fenchel.maps import entmax
+from fenchel.maps.alpha import ALPHA
 
 
 class EntmaxLogitsProcessor(transformers.LogitsProcessor):
@@ -30,8 +30,7 @@ class EntmaxLogitsProcessor(transformers.LogitsProcessor):
     """
 
     def __init__(self, alpha: float = 1.5) -> None:
-        meaning = "(1 is softmax, 2 is sparsemax)"
-        self.alpha = check_alpha("EntmaxLogitsProcessor", alpha, meaning)
+        self.alpha = ALPHA.number("EntmaxLogitsProcessor", alpha)
 
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor:
         """Log-probabilities of the shape of ``scores``; the tokens so far do not matter."""

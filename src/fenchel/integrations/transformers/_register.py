@@ -3,7 +3,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from fenchel._checks import FenchelError, check_alpha
+from fenchel._checks import FenchelError
 from fenchel.integrations.transformers._alpha import (
     DEFAULT,
     NAME,
@@ -15,8 +15,7 @@ from fenchel.integrations.transformers._alpha import (
 )
 from fenchel.integrations.transformers._attention import attention_function
 from fenchel.integrations.transformers._library import transformers
-
-_MEANING = "(1 is softmax, 2 is sparsemax)"
+from fenchel.maps.alpha import ALPHA
 
 
 def register(alpha: float = DEFAULT) -> None:
@@ -48,7 +47,7 @@ def register(alpha: float = DEFAULT) -> None:
         >>> out.attentions[0].sum(-1).round(decimals=4).unique()
         tensor([1.], grad_fn=<...>)
     """
-    registered["alpha"] = check_alpha("register", alpha, _MEANING)
+    registered["alpha"] = ALPHA.number("register", alpha)
     functions = {
         "entmax15": attention_function("entmax15", lambda module: 1.5),
         "sparsemax": attention_function("sparsemax", lambda module: 2.0),
@@ -80,7 +79,7 @@ def use_entmax_attention(model: Any, alpha: float = DEFAULT) -> None:
         'entmax'
     """
     name = "use_entmax_attention"
-    check_alpha(name, alpha, _MEANING)
+    ALPHA.number(name, alpha)
     if not hasattr(model, "set_attn_implementation"):
         raise FenchelError(
             f"{name}: expected `model` to be a PreTrainedModel, but got {type(model).__name__}."

@@ -1,16 +1,20 @@
-"""A learned α stays between two bounds: α = low + (high − low) · σ(a), where a is the parameter."""
+"""The α of entmax: what it may be, and how one that is learned stays between two bounds.
+
+A learned α is low + (high − low) · σ(a), where a is the parameter.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
-from fenchel._checks import FenchelError, check_alpha
+from fenchel._checks import FenchelError
+from fenchel.maps._entmax import ALPHA
 
-_MEANING = "(1 is softmax, 2 is sparsemax)"
+__all__ = ["ALPHA", "Bounds"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,8 @@ class Bounds:
     @classmethod
     def check(cls, name: str, low: Any, high: Any) -> Bounds:
         """Bounds that a user gave."""
-        least = check_alpha(name, low, _MEANING, label="low")
-        most = check_alpha(name, high, _MEANING, label="high")
+        least = replace(ALPHA, keyword="low").number(name, low)
+        most = replace(ALPHA, keyword="high").number(name, high)
         if not least < most < math.inf:
             raise FenchelError(
                 f"{name}: expected `low` < `high` < inf, but got low={low:g}, high={high:g}."
