@@ -9,6 +9,7 @@ import torch
 
 from tests.maps.cases import (
     ATOL,
+    CASES,
     INF,
     MAPS,
     PER_ROW,
@@ -26,6 +27,15 @@ pytestmark = pytest.mark.usefixtures("backend")
 SHAPES = [(1,), (5,), (3, 1), (4, 7), (2, 3, 129), (5, 1000), (3, 4099)]
 LENGTHS = [2, 5, 8, 33, 129, 1000]  # short rows have a path of their own in the native core
 wide = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+#: The default at every length, other parameters on a short row and on a long one.
+every_case_at_some_lengths = pytest.mark.parametrize(
+    ("map_", "param", "n"),
+    [
+        pytest.param(*case.values, n, id=f"{case.id}-{n}")
+        for case in CASES
+        for n in (LENGTHS if case.values[1] == case.values[0].params[0] else (8, 129))
+    ],
+)
 
 
 def gradient(map_, x, param, weights, **kwargs):
@@ -94,6 +104,18 @@ def test_many_small_entries_just_inside_the_support(name, n, dtype):
         assert_matches_reference(MAPS[name], x, MAPS[name](x, alpha), alpha)
 
 
+@every_case
+@wide
+def test_ties_and_equal_scores_match_the_reference(map_, param, dtype, rng):
+    for n in (1, *LENGTHS[:-1]):
+        x = torch.randint(-3, 4, (5, n), generator=rng).to(dtype) / 3
+        assert_matches_reference(map_, x, map_(x, param), param)
+        p = map_(torch.full((2, n), 0.3, dtype=dtype), param)
+        assert p.unique().numel() == 1
+        if map_.total(n, param) == n:
+            assert (p == 1).all()
+
+
 # --------------------------------------------------------------------------------------- layout
 
 
@@ -114,12 +136,9 @@ def layouts(x):
     }
 
 
-@every_map
+@every_case_at_some_lengths
 @wide
-@pytest.mark.parametrize("n", LENGTHS)
-def test_strides_do_not_matter(map_, dtype, n, rng):
-    """Of gradients too; what the contract says of the map, it says at every parameter."""
-    param = map_.params[0]
+def test_strides_do_not_matter(map_, param, n, dtype, rng):
     x, w = randn(6, n, rng=rng, dtype=dtype), randn(6, n, rng=rng, dtype=dtype)
     p, g = gradient(map_, x, param, w)
     for name, view in layouts(x).items():
@@ -135,12 +154,9 @@ def test_strides_do_not_matter(map_, dtype, n, rng):
     assert same_bits(map_(deep, param), p.expand(4, 6, n))
 
 
-@every_map
+@every_case_at_some_lengths
 @wide
-@pytest.mark.parametrize("n", LENGTHS)
-def test_equal_rows_give_equal_bits(map_, dtype, n, rng, threads):
-    """Whatever the threads, too; what the contract says of batches, it says at every parameter."""
-    param = map_.params[0]
+def test_equal_rows_give_equal_bits(map_, param, n, dtype, rng, threads):
     rows = randn(3, n, rng=rng, dtype=dtype, scale=2.0)
     expected = torch.stack([map_(row, param) for row in rows])  # each alone
     enough = max(32, 17_000 // n)  # for several threads to share the batch
